@@ -3,8 +3,10 @@
 
     memory.py OUT [--n N] [--only ROUTINES] [--shares SHARES] [--reps N] [--budget SECONDS] [--quick]
 
-Runs `families refilled` for each routine, first with all memory ("in core"), then with SEMCACHE_MEMORY set to each share of
-what the operands take. The CPU rewrites the inputs before each call and reads all of the result; both are in the time.
+Runs each routine, first with all memory ("in core"), then with SEMCACHE_MEMORY set to each share of what the operands take.
+The CPU rewrites the inputs before each call and reads all of the result; both are in the time. ROUTINES: level-3 routines with
+matrices of order N, dgemm:M:N:K and dgemv:M:N with any shape; by default all of order N, and dgemm with one dimension of 512.
+dgemv of a matrix that the CPU has just written is no work for a GPU, so it runs with SEMCACHE_OFFLOAD=always.
 OUT/memory.md has the table, OUT/bench.jsonl a line per process. "uploaded" is in multiples of the best simple blocking: with
 M elements per device the least of keeping an s x s block of the output (s = sqrt(0.9 M)), or a panel of an input.
 DEVICES (default cuda) is what `semcache run --devices` gets; its devices share the work and have this memory each.
@@ -20,36 +22,70 @@ import run
 from run import BIN, Bench, machine, tell, unpack
 
 ROUTINES = ["dgemm", "dsymm", "dsyrk", "dsyr2k", "dtrmm", "dtrsm"]
-SHARES = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2]
+SHARES = [round(0.05 * step, 2) for step in range(1, 25)]
 MATRICES = {"dgemm": 3, "dsymm": 3, "dsyrk": 2, "dsyr2k": 3, "dtrmm": 2, "dtrsm": 2}
 
 
-def simple(routine, n, memory):
-    """Bytes that the best simple blocking sends to one device of `memory` bytes."""
-    m = 0.9 * memory / 8
-    blocks = 2 * math.ceil(n / math.sqrt(m))
-    panel = 1 + math.ceil(n * n / m)
-    matrices = {
-        "dgemm": min(blocks, panel),
-        "dsymm": min(blocks, panel),
-        "dsyrk": blocks / 2,
-        "dsyr2k": blocks,
-        "dtrmm": 1 + min(blocks / 2, panel / 2),
-        "dtrsm": 1 + min(blocks / 2, panel / 2),
-    }
-    return matrices[routine] * n * n * 8
+class Figure:
+    """A routine with its sizes: dsymm (of order n), dgemm:M:N:K, dgemv:M:N."""
+
+    def __init__(self, word, n):
+        self.word, self.n = word, n
+        self.routine, *sizes = word.split(":")
+        self.sizes = list(map(int, sizes))
+        if self.routine not in ROUTINES + ["dgemv"] or len(self.sizes) not in {"dgemm": (0, 3), "dgemv": (2,)}.get(self.routine, (0,)):
+            sys.exit(f"gpu-bench memory: no routine {word!r}")
+
+    def operands(self):
+        """Bytes of all operands."""
+        if self.routine == "dgemv":
+            m, n = self.sizes
+            return 8 * (m * n + m + n)
+        if self.sizes:
+            m, n, k = self.sizes
+            return 8 * (m * k + k * n + m * n)
+        return MATRICES[self.routine] * self.n * self.n * 8
+
+    def simple(self, memory):
+        """Bytes that the best simple blocking sends to one device of `memory` bytes."""
+        kept = 0.9 * memory / 8
+        if self.routine == "dgemv":
+            return self.operands() - 8 * self.sizes[0]
+        n = self.n
+        if self.sizes:
+            m, n, k = self.sizes
+            side = math.sqrt(kept)
+            return 8 * min(m * k * math.ceil(n / side) + k * n * math.ceil(m / side),
+                           m * k + k * n * math.ceil(m * k / kept), k * n + m * k * math.ceil(k * n / kept))
+        blocks = 2 * math.ceil(n / math.sqrt(kept))
+        panel = 1 + math.ceil(n * n / kept)
+        matrices = {
+            "dgemm": min(blocks, panel),
+            "dsymm": min(blocks, panel),
+            "dsyrk": blocks / 2,
+            "dsyr2k": blocks,
+            "dtrmm": 1 + min(blocks / 2, panel / 2),
+            "dtrsm": 1 + min(blocks / 2, panel / 2),
+        }
+        return matrices[self.routine] * n * n * 8
+
+    def command(self, repetitions):
+        if self.sizes:
+            return [f"{BIN}/shapes", *map(str, self.sizes), str(repetitions)]
+        return [f"{BIN}/families", "refilled", str(self.n), str(repetitions), self.routine]
+
+    def measure(self, b, memory):
+        env = {"SEMCACHE_MEMORY": str(memory)} if memory else {}
+        if self.routine == "dgemv":
+            env["SEMCACHE_OFFLOAD"] = "always"
+        # A fallback shows in the report's line of bench.jsonl; a call on the host in `offloaded`.
+        b.fallbacks = None
+        lines = b.run("ours", self.command(b.o.reps), 40 * max(1, (self.n / 16384) ** 3 / 9), env)
+        return lines[0] if lines else None
 
 
 def calls_of(line):
     return line["calls"] if isinstance(line["calls"], int) else 1
-
-
-def one(b, routine, memory):
-    env = {"SEMCACHE_MEMORY": str(memory)} if memory else {}
-    # A fallback shows in the report's line of bench.jsonl; a call on the host in `offloaded`.
-    b.fallbacks = None
-    lines = b.run("ours", [f"{BIN}/families", "refilled", str(b.o.n), str(b.o.reps), routine], 40, env)
-    return lines[0] if lines else None
 
 
 class Sweep(Bench):
@@ -63,7 +99,7 @@ def main():
     parser = argparse.ArgumentParser(prog="gpu-bench.sh memory", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("out")
     parser.add_argument("--n", type=int, default=16384)
-    parser.add_argument("--only", default=",".join(ROUTINES))
+    parser.add_argument("--only", help="by default the routines named above")
     parser.add_argument("--shares", default=",".join(map(str, SHARES)))
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--budget", type=float, default=540)
@@ -74,7 +110,10 @@ def main():
     o.gpus = None
     os.makedirs(o.out, exist_ok=True)
     unpack()
-    only, o.only = o.only.split(","), None
+    n, thin = o.n, min(512, o.n // 24)
+    skewed = [f"dgemm:{thin}:{n}:{n}", f"dgemm:{n}:{thin}:{n}", f"dgemm:{n}:{n}:{thin}"]
+    words, o.only = o.only.split(",") if o.only else [*ROUTINES, *skewed, f"dgemv:{n}:{n}"], None
+    figures = [Figure(word, n) for word in words]
     b = Sweep(o)
     if o.quick:
         b.settings.setdefault("SEMCACHE_OFFLOAD", "always")
@@ -82,23 +121,23 @@ def main():
     if "," not in b.devices and b.devices.startswith("cuda:"):
         devices = 1
     rows = []
-    for routine in only:
-        operands = MATRICES[routine] * o.n * o.n * 8
-        core = one(b, routine, None)
+    for figure in figures:
+        routine, operands = figure.word, figure.operands()
+        core = figure.measure(b, None)
         if core is None:
             continue
         base, least = statistics.median(core["seconds"]), math.inf
         rows.append(f"| {routine} | in core | | {run.figure(core)} | 1 | | {core['bytes']['h2d'] / calls_of(core) / 1e9:.2f} | |")
         for share in map(float, o.shares.split(",")):
             memory = int(share * operands / devices)
-            line = one(b, routine, memory)
+            line = figure.measure(b, memory)
             if line is None:
                 rows.append(f"| {routine} | {share:g} | {memory / 2**30:.2f} | - | | | | |")
                 b.bad = True
                 continue
             seconds = statistics.median(line["seconds"])
             h2d = line["bytes"]["h2d"] / calls_of(line)
-            compared = f" ({h2d / simple(routine, o.n, memory):.2f})" if devices == 1 else ""
+            compared = f" ({h2d / figure.simple(memory):.2f})" if devices == 1 else ""
             slower = "" if least == math.inf else f"{seconds / least:.2f}"
             least = min(least, seconds)
             rows.append(f"| {routine} | {share:g} | {memory / 2**30:.2f} | {run.figure(line)} | {seconds / base:.2f} | {slower} | "

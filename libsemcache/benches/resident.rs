@@ -83,6 +83,7 @@ impl Backend for Null {
         &self,
         device: DeviceId,
         _: &[Ticket],
+        _: &[Ticket],
         _: Region,
         _: Region,
         _: Shape,

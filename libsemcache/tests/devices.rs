@@ -156,7 +156,7 @@ fn copies(b: &dyn Backend) {
             // SAFETY: all regions lie within the three blocks.
             let down = unsafe {
                 let host = region(from.addr() + odd as u64, host_pitch);
-                let up = b.upload(D0, &[], host, region(dev, dev_pitch), shape);
+                let up = b.upload(D0, &[], &[], host, region(dev, dev_pitch), shape);
                 let up = up.unwrap();
                 let back = region(to.addr() + odd as u64, host_pitch);
                 b.download(D0, &[up], region(dev, dev_pitch), back, shape)
@@ -213,7 +213,7 @@ fn closed_pages(b: &dyn Backend) {
                 let down = unsafe {
                     let at = region(dev, width);
                     let up = b
-                        .upload(D0, &[], region(from.addr(), pitch), at, shape)
+                        .upload(D0, &[], &[], region(from.addr(), pitch), at, shape)
                         .unwrap();
                     b.download(D0, &[up], at, region(to.addr(), pitch), shape)
                 };
@@ -263,7 +263,7 @@ fn order(b: &dyn Backend) {
         };
         // SAFETY: the block holds N elements.
         unsafe {
-            let up = b.upload(D0, &after, h, d, shape).unwrap();
+            let up = b.upload(D0, &after, &after, h, d, shape).unwrap();
             let run = b.launch(D0, &[up], &scal).unwrap();
             let down = b.download(D0, &[run], d, h, shape).unwrap();
             assert_eq!(
@@ -309,7 +309,14 @@ fn peers(b: &dyn Backend) {
                 // SAFETY: blocks of LEN bytes each.
                 let down = unsafe {
                     let up = b
-                        .upload(from, &[], region(host.addr(), LEN), region(x, LEN), whole)
+                        .upload(
+                            from,
+                            &[],
+                            &[],
+                            region(host.addr(), LEN),
+                            region(x, LEN),
+                            whole,
+                        )
                         .unwrap();
                     let peer = b
                         .copy_peer(from, to, &[up], region(x, sp), region(y, dp), shape)
@@ -352,6 +359,7 @@ fn cells(b: &dyn Backend) {
     let up = unsafe {
         b.upload(
             D0,
+            &[],
             &[],
             region(x.as_ptr().addr() as u64, 4096),
             region(dev, 4096),
@@ -428,12 +436,12 @@ fn costs(b: &dyn Backend) {
         time("axpy 1 MiB", &mut || b.launch(D0, &[], &axpy).unwrap());
         for bytes in [64, 32 << 10, 256 << 10, 1 << 20] {
             time(&format!("upload {bytes}"), &mut || {
-                b.upload(D0, &[], h, region(dev, bytes), shape(bytes))
+                b.upload(D0, &[], &[], h, region(dev, bytes), shape(bytes))
                     .unwrap()
             });
             time(&format!("upload {bytes} and wait"), &mut || {
                 let t = b
-                    .upload(D0, &[], h, region(dev, bytes), shape(bytes))
+                    .upload(D0, &[], &[], h, region(dev, bytes), shape(bytes))
                     .unwrap();
                 b.wait(t).unwrap();
                 t
@@ -466,7 +474,7 @@ fn costs(b: &dyn Backend) {
         for bytes in [64, 256 << 10, 1 << 20] {
             time(&format!("staged upload {bytes} and wait"), &mut || {
                 let t = b
-                    .upload(D0, &[], l, region(dev, bytes), shape(bytes))
+                    .upload(D0, &[], &[], l, region(dev, bytes), shape(bytes))
                     .unwrap();
                 b.wait(t).unwrap();
                 t

@@ -538,6 +538,7 @@ impl Backend for Unwilling {
         &self,
         _: semcache::base::DeviceId,
         _: &[Ticket],
+        _: &[Ticket],
         _: Region,
         _: Region,
         _: Shape,

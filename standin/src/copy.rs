@@ -80,7 +80,9 @@ impl State {
                     } else {
                         self.memory.engine_view(src, shape)
                     };
-                    machine.upload(to, after, src, dst, shape).map_err(status)?
+                    machine
+                        .upload(to, after, after, src, dst, shape)
+                        .map_err(status)?
                 }
                 (Place::Device(from), Place::Pinned { .. }) => {
                     let dst = self.memory.engine_view(dst, shape);
@@ -92,7 +94,7 @@ impl State {
                     let mut buffer = vec![0u8; shape.bytes()];
                     cpu::gather(src, shape, buffer.as_mut_ptr());
                     let ticket = machine
-                        .upload(to, after, packed(&mut buffer, shape), dst, shape)
+                        .upload(to, after, after, packed(&mut buffer, shape), dst, shape)
                         .map_err(status)?;
                     // Waited for also if the copy fails: after this call the buffer must not be read any more.
                     machine.wait(ticket).map_err(status)?;
@@ -173,7 +175,7 @@ impl State {
             // SAFETY: the destination lies within a block, the buffer is held until the copy is complete.
             let ticket = unsafe {
                 machine()?
-                    .upload(device, after.as_slice(), src, dst, shape)
+                    .upload(device, after.as_slice(), after.as_slice(), src, dst, shape)
                     .map_err(status)?
             };
             self.staging.hold(ticket, Needed::Buffer(buffer));

@@ -100,6 +100,7 @@ impl State {
                     .upload(
                         device,
                         order.as_slice(),
+                        order.as_slice(),
                         source,
                         Region { addr, pitch },
                         shape,

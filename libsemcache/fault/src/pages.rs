@@ -160,6 +160,43 @@ pub fn survey(start: usize, len: usize, access: Access) -> Result<Survey, Errno>
     })
 }
 
+/// Calls `f(start, end, access)` for each run of neighbouring pages of `[start, start + len)` with the same access, in
+/// ascending order. Untracked pages, and pages whose protection is unknown, count as accessible.
+///
+/// # Errors
+/// `EINVAL` as in [`set`].
+pub fn runs(
+    start: usize,
+    len: usize,
+    mut f: impl FnMut(usize, usize, Access),
+) -> Result<(), Errno> {
+    check(start, len)?;
+    let (shift, mut run) = (shift(), None);
+    each_leaf(start, len, |gib, first, last| {
+        let leaf = leaf(gib, false)?;
+        let last = if leaf.is_some() { last } else { first + 1 };
+        for index in first..last {
+            // SAFETY: as in `change`.
+            let access = match leaf.map_or(0, |leaf| unsafe { &*leaf.add(index) }.raw()) {
+                1 => Access::None,
+                2 => Access::Read,
+                _ => Access::ReadWrite,
+            };
+            let at = (gib << LEAF_BITS) + (index << shift);
+            if run.is_none_or(|(_, known)| known != access)
+                && let Some((from, known)) = run.replace((at, access))
+            {
+                f(from, at, known);
+            }
+        }
+        Ok(())
+    })?;
+    if let Some((from, known)) = run {
+        f(from, start + len, known);
+    }
+    Ok(())
+}
+
 /// An untracked page counts as accessible.
 const fn opened(byte: u8) -> u8 {
     if byte == 0 {
@@ -246,6 +283,32 @@ mod tests {
     /// A corner of the address space of its own for each test: nothing is mapped or touched there.
     fn corner(n: usize) -> usize {
         (1 << 46) + n * (16 << LEAF_BITS)
+    }
+
+    #[test]
+    fn runs_are_whole_and_of_one_access() {
+        // The range begins in a leaf that is never mapped.
+        let (gib, page) = (1 << LEAF_BITS, page_size());
+        let at = corner(9) + gib;
+        set(at + page, 2 * page, Some(Access::None)).unwrap();
+        set(at + 3 * page, page, Some(Access::Read)).unwrap();
+        doubt(at + 4 * page, page).unwrap();
+        let (mut found, mut count) = ([(0, 0, Access::None); 4], 0);
+        runs(at - gib, 2 * gib, |from, to, access| {
+            found[count] = (from, to, access);
+            count += 1;
+        })
+        .unwrap();
+        let (shut, shown, open) = (Access::None, Access::Read, Access::ReadWrite);
+        let expected = [
+            (at - gib, at + page, open),
+            (at + page, at + 3 * page, shut),
+            (at + 3 * page, at + 4 * page, shown),
+            (at + 4 * page, at + gib, open),
+        ];
+        assert_eq!((found, count), (expected, 4));
+        runs(at, 0, |_, _, _| panic!("no page")).unwrap();
+        assert!(runs(at + 1, page, |_, _, _| ()).is_err());
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::sync::MutexGuard;
 
 use super::edges::PendingCopies;
-use super::{Cache, CacheError, State};
-use crate::base::{AllocId, Interval, Rect};
+use super::{Cache, CacheError, Entry, State};
+use crate::base::{Access, AllocId, Interval, Rect};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::Event;
 use crate::host;
@@ -60,17 +60,40 @@ impl Cache {
                 return Err(err);
             }
         }
-        for r in open
-            .iter()
-            .copied()
-            .chain(unprotected.iter().map(|&s| Rect::from(s)))
-        {
-            e.host.ops.deps(&r, true, &mut pending.deps);
+        for part in &open {
+            self.unguarded(e, part, &mut pending.deps);
+        }
+        for span in unprotected {
+            e.host.ops.deps(&span.into(), true, &mut pending.deps);
         }
         for part in e.scans.on_tracked_pages(rect) {
             e.host.ops.reads(&part, &mut pending.deps);
         }
         Ok(())
+    }
+
+    /// Collects the tickets of operations over `part` of which page protection does not keep the CPU away: downloads to
+    /// pages that it can read, and uploads from pages that it can write. Pages whose replica a call has evicted are still
+    /// protected: the CPU's first access faults, and the fault waits for the operations over the page.
+    fn unguarded(&self, e: &Entry, part: &Rect, out: &mut Deps) {
+        if e.host.ops.is_empty() {
+            return;
+        }
+        let (base, pages) = (e.host.base, part.span().align_out(self.page));
+        let found =
+            semcache_fault::pages::runs(base + pages.start, pages.len(), |from, to, access| {
+                if access == Access::None {
+                    return;
+                }
+                let mut pieces = Vec::new();
+                part.intersect_into(&Rect::interval(from - base, to - base), &mut pieces);
+                for piece in &pieces {
+                    e.host.ops.deps(piece, access == Access::ReadWrite, out);
+                }
+            });
+        if found.is_err() {
+            e.host.ops.deps(part, true, out);
+        }
     }
 
     /// Removes the entry of a transient operand. The call has waited for the operations over the operand, unless

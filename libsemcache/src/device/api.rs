@@ -121,8 +121,9 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// `addr` came from [`Backend::alloc`] on this device and is not used again.
     unsafe fn free(&self, device: DeviceId, addr: u64);
 
-    /// Queues an upload (host to device) on `Lane::In` of `device`, behind `after`. Bytes that are not page-locked have
-    /// been read when this returns.
+    /// Queues an upload (host to device) on `Lane::In` of `device`, behind `after`. Of these, `host` are the operations
+    /// that write bytes of `src`: bytes that are not page-locked are read, by this thread, once those are complete, and
+    /// have been read when this returns.
     ///
     /// # Errors
     /// Refused or lost, or the host memory cannot be read. Pieces that were queued before the failure may still be
@@ -135,6 +136,7 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         &self,
         device: DeviceId,
         after: &[Ticket],
+        host: &[Ticket],
         src: Region,
         dst: Region,
         shape: Shape,

@@ -113,12 +113,13 @@ impl Backend for Traced {
         &self,
         device: DeviceId,
         after: &[Ticket],
+        host: &[Ticket],
         src: Region,
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         // SAFETY: the caller's promise.
-        let queued = unsafe { self.inner.upload(device, after, src, dst, shape) };
+        let queued = unsafe { self.inner.upload(device, after, host, src, dst, shape) };
         self.queued(queued, after, What::Upload, shape.bytes())
     }
 

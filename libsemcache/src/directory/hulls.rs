@@ -16,6 +16,18 @@ use super::{Action, Allocation};
 /// complex number), longer ones for the columns of a matrix.
 const ELEMENT: usize = 16;
 
+/// Which of the bytes that were invalidated in replicas leave the hulls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Leaving {
+    /// All of them: the CPU writes there.
+    All,
+    /// Those that lie in the span of no rectangle that a replica holds.
+    Unspanned,
+    /// Those of [`Leaving::Unspanned`] on pages of which no replica holds a byte: a page on which two tiles of a matrix
+    /// meet stays protected when one of them is evicted.
+    Evicted,
+}
+
 impl Allocation {
     /// Adds the hull of `rect`, which a device uses and which is about to be stale or valid.
     pub(super) fn enclose(&mut self, rect: &Rect) {
@@ -100,16 +112,15 @@ impl Allocation {
         parts
     }
 
-    /// Adjusts the hulls after the bytes of `dropped` were invalidated in replicas; bytes of `dropped` that replicas
-    /// hold all the same are left out, unless `whole`. The rest leaves the hulls: it belongs to the program again.
-    /// Where that leaves a page with bytes of the program and bytes that a device holds, the latter are written back,
+    /// Adjusts the hulls after the bytes of `dropped` were invalidated in replicas: those that are `leaving` belong to the
+    /// program again. Where that leaves a page with bytes of the program and bytes that a device holds, the latter are written back,
     /// and the page becomes accessible. Returns pages that are still in the hulls although no rectangle that a replica
     /// holds spans them, as gaps between columns may be: these pages belong to the program, too ([`Self::release`]).
     #[must_use]
     pub(super) fn uncover(
         &mut self,
         dropped: impl IntoIterator<Item = Interval>,
-        whole: bool,
+        leaving: Leaving,
         actions: &mut Vec<Action>,
     ) -> Spans {
         let mut gone: Spans = dropped.into_iter().collect();
@@ -118,8 +129,14 @@ impl Allocation {
             return Spans::new();
         };
         let spanned = self.spanned(around);
-        if !whole {
+        if leaving != Leaving::All {
             gone.subtract(&spanned);
+        }
+        if leaving == Leaving::Evicted {
+            gone = gone
+                .iter()
+                .map(|run| self.without_held_edges(*run))
+                .collect();
         }
         let done = actions.len();
         for span in gone.iter() {
@@ -139,6 +156,22 @@ impl Allocation {
             self.spanned(around)
         };
         self.unused(around, &spanned)
+    }
+
+    /// `run` without the bytes on its first and on its last page, where a replica holds bytes of that page.
+    fn without_held_edges(&self, mut run: Interval) -> Interval {
+        let page = |at: usize| Interval::new(at, at + 1).align_out(self.page);
+        let first = page(run.start);
+        if self.held(&first.into()) {
+            run.start = first.end.min(run.end);
+        }
+        if !run.is_empty() {
+            let last = page(run.end - 1);
+            if self.held(&last.into()) {
+                run.end = last.start.max(run.start);
+            }
+        }
+        run
     }
 
     /// The pages of the hulls in `around` that no device holds a byte of, outside of `spanned`, the spans of the
@@ -208,11 +241,12 @@ impl Allocation {
     pub(super) fn hand_over(
         &mut self,
         dropped: impl IntoIterator<Item = Interval>,
+        leaving: Leaving,
         before: &[(Interval, Access)],
         actions: &mut Vec<Action>,
     ) {
         let dropped: Spans = dropped.into_iter().collect();
-        let unused = self.uncover(dropped.iter().copied(), false, actions);
+        let unused = self.uncover(dropped.iter().copied(), leaving, actions);
         self.protect(before, actions);
         self.release(&unused, actions);
         self.forget_large(dropped.span(), actions);

@@ -106,8 +106,9 @@
 //!   each panel, and the huge pages that panels are by default stay in one piece. When bytes of an operand are
 //!   invalidated, they leave the hulls, and with them all whole pages of the same hull that are not protected together
 //!   with others of their panel, of which no replica holds a byte, and which lie in the span of no rectangle that a
-//!   replica holds. What devices hold on a page that is shared with other data of the program from then on is written
-//!   back, and the page becomes accessible.
+//!   replica holds. Bytes of an evicted replica stay in the hulls on a page of which another replica holds bytes, as
+//!   where two tiles of a matrix meet. What devices hold on a page that is shared with other data of the program from
+//!   then on is written back, and the page becomes accessible.
 //!
 //! # Where bytes come from
 //!

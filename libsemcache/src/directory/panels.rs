@@ -3,6 +3,7 @@
 use crate::base::{Access, Interval, Rect};
 
 use super::access::changes;
+use super::hulls::Leaving;
 use super::{Action, Allocation};
 
 impl Allocation {
@@ -63,7 +64,7 @@ impl Allocation {
         for run in write_tracked.iter() {
             self.drop_valid(&Rect::from(*run), actions);
         }
-        let unused = self.uncover(write_tracked.iter().copied(), false, actions);
+        let unused = self.uncover(write_tracked.iter().copied(), Leaving::Unspanned, actions);
         unused.iter().for_each(|run| self.expose(*run));
         self.forget(Interval::new(content, usize::MAX), actions);
         let sides = if new.is_empty() {
@@ -82,7 +83,7 @@ impl Allocation {
         let padded = Interval::new(self.content, self.content + 1).align_out(self.page);
         (self.extent, self.tracked, self.content) = (extent, new, content.min(extent));
         let past = Interval::new(self.content, usize::MAX);
-        let unused = self.uncover([sides[0], sides[1], past], false, actions);
+        let unused = self.uncover([sides[0], sides[1], past], Leaving::Unspanned, actions);
         unused.iter().for_each(|run| self.expose(*run));
         // Bytes that were padding may belong to the program now.
         if !self.closable(padded).contains(padded.intersect(new)) {

@@ -4,7 +4,7 @@ use core::iter::once;
 
 use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
 
-use super::hulls::has_hull;
+use super::hulls::{Leaving, has_hull};
 use super::{Action, Allocation, Event, Illegal, Place, Replica, Undo};
 
 impl Allocation {
@@ -175,7 +175,7 @@ impl Allocation {
         self.write_back(&rect, actions);
         self.drop_valid(&rect, actions);
         // The bytes of `span` in gaps of a matrix also belong to the program, until the matrix is used again.
-        let unused = self.uncover([span], true, actions);
+        let unused = self.uncover([span], Leaving::All, actions);
         self.protect(&before, actions);
         self.release(&unused, actions);
         self.forget_large(span, actions);
@@ -190,7 +190,12 @@ impl Allocation {
         for rect in &written {
             self.drop_known(rect, actions);
         }
-        self.hand_over(written.iter().flat_map(Rect::runs), &before, actions);
+        self.hand_over(
+            written.iter().flat_map(Rect::runs),
+            Leaving::Unspanned,
+            &before,
+            actions,
+        );
     }
 
     /// The pages as a set of at most `limit` rectangles: pages that are too scattered are taken as whole panels, and if
@@ -230,13 +235,18 @@ impl Allocation {
         for part in &parts {
             self.drop_valid(part, actions);
         }
-        self.hand_over(parts.iter().map(Rect::span), &[], actions);
+        self.hand_over(
+            parts.iter().map(Rect::span),
+            Leaving::Unspanned,
+            &[],
+            actions,
+        );
         let span = rect.span();
         let unused = has_hull(rect) && !self.held(&span.into());
         if unused && self.hulls.within(span).next().is_some() {
             // The call ended without using the operand on a device.
             let before = self.observe(span);
-            self.hand_over([span], &before, actions);
+            self.hand_over([span], Leaving::Unspanned, &before, actions);
         }
         if self.announced_large(rect) {
             self.use_large(rect);
@@ -270,7 +280,7 @@ impl Allocation {
         for run in &dropped {
             self.drop_known(&Rect::from(*run), actions);
         }
-        self.hand_over(dropped, &[], actions);
+        self.hand_over(dropped, Leaving::Unspanned, &[], actions);
     }
 
     /// Invalidates those bytes of `rect` in all replicas whose host copy is the newest as well.
@@ -296,7 +306,7 @@ impl Allocation {
         }
         let dropped: Vec<Interval> = gone.valid.iter().map(Rect::span).collect();
         self.removed([(id, gone)]);
-        self.hand_over(dropped, &before, actions);
+        self.hand_over(dropped, Leaving::Evicted, &before, actions);
         actions.push(Action::Drop { replica: id });
     }
 
@@ -333,7 +343,7 @@ impl Allocation {
         }
         actions.extend(gone.iter().map(|(id, _)| Action::Drop { replica: *id }));
         self.removed(gone);
-        self.hand_over([self.tracked], &before, actions);
+        self.hand_over([self.tracked], Leaving::Unspanned, &before, actions);
     }
 
     fn set_write_through(&mut self, span: Interval, on: bool, actions: &mut Vec<Action>) {

@@ -3,6 +3,7 @@
 
 use crate::base::{Interval, Rect, RectSet};
 
+use super::hulls::Leaving;
 use super::{Action, Allocation};
 
 /// The most rectangles of a set whose spans meet the span of the bytes that a kernel is about to use.
@@ -98,7 +99,7 @@ impl Allocation {
             self.valid_mut(at).remove_all(&rects);
             dropped.extend(rects.iter().map(Rect::span));
         }
-        self.hand_over(dropped, &before, actions);
+        self.hand_over(dropped, Leaving::Unspanned, &before, actions);
         true
     }
 

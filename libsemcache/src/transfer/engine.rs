@@ -62,15 +62,19 @@ impl Engine<'_> {
         rect: &Rect,
     ) -> Result<(), DeviceError> {
         for r in pieces(rect, &[to]) {
-            let mut deps = Deps::default();
-            host.ops.deps(&r, false, &mut deps);
+            let mut written = Deps::default();
+            host.ops.deps(&r, false, &mut written);
+            let mut deps = written.clone();
             to.ops.deps(&r, true, &mut deps);
             let (from, into, shape) = (host.region(&r), to.region(&r), shape(&r));
-            let after = deps.tickets();
+            let (after, written) = (deps.tickets(), written.tickets());
             // SAFETY: pinned host bytes belong to a live allocation that is not released while operations over it are
             // in flight (`host.ops`), and bytes that are not pinned need not be mapped; the destination is this
             // replica's own memory, which goes back to the pool only behind `to.ops`.
-            let t = unsafe { self.backend.upload(to.device, after, from, into, shape) }?;
+            let t = unsafe {
+                self.backend
+                    .upload(to.device, after, written, from, into, shape)
+            }?;
             host.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
             COUNTERS.bytes.h2d.add(r.bytes() as u64);

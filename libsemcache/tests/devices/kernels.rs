@@ -77,7 +77,7 @@ impl<'a> Image<'a> {
         unsafe {
             let here = region(self.addr(), bytes);
             let there = region(self.dev, bytes);
-            let up = self.b.upload(D0, &[], here, there, whole).unwrap();
+            let up = self.b.upload(D0, &[], &[], here, there, whole).unwrap();
             self.b.wait(up).unwrap();
             let run = self.b.launch(D0, &[up], &on(kernel, self.dev)).unwrap();
             let down = self.b.download(D0, &[run], there, back, whole).unwrap();

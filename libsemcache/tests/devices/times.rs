@@ -74,7 +74,7 @@ pub(crate) fn all(b: &dyn Backend) {
             let (h, d) = (region(memory.addr(), pitch), region(dev, width));
             // SAFETY: all regions lie within the blocks.
             unsafe {
-                let up = queued.add(|| b.upload(D0, &[], h, d, shape));
+                let up = queued.add(|| b.upload(D0, &[], &[], h, d, shape));
                 let down = queued.add(|| b.download(D0, &[up], d, h, shape));
                 let half = Shape {
                     width: 1 << 20,

@@ -58,7 +58,8 @@ impl CudaMachine {
         safe && (shape.count == 1 || host.pitch <= up.pitch) && self.pins.holds(start, end)
     }
 
-    /// Queues a copy between the host and a device: an upload on [`Lane::In`], a download on [`Lane::Out`].
+    /// Queues a copy between the host and a device: an upload on [`Lane::In`], a download on [`Lane::Out`]. Of the
+    /// operations it comes behind, `earlier` are those that write bytes of the host region.
     ///
     /// # Safety
     /// As for the backend's copies.
@@ -66,6 +67,7 @@ impl CudaMachine {
         &self,
         (device, lane): (DeviceId, Lane),
         after: &[Ticket],
+        earlier: &[Ticket],
         host: Region,
         there: Region,
         shape: Shape,
@@ -76,7 +78,7 @@ impl CudaMachine {
             && (lane == Lane::In || !undelivered::lacks(host, shape));
         if lane == Lane::In {
             if !direct {
-                self.landed(after)?;
+                self.landed(earlier)?;
             }
             if undelivered::lacks(host, shape) {
                 return Err(DeviceError::Unreadable { device });
@@ -84,7 +86,7 @@ impl CudaMachine {
         }
         // Downloaded bytes that are still in staging memory are not yet at the host address that an upload in place
         // reads, and must not be copied later over bytes that this download writes.
-        let mut all = self.settled(self.lock(), after)?;
+        let mut all = self.settled(self.lock(), earlier)?;
         self.order(&mut all, device, lane, after)?;
         if !direct {
             return self.stage(&mut all, (device, lane), host, there, shape);

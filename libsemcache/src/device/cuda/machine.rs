@@ -315,12 +315,13 @@ impl Backend for CudaMachine {
         &self,
         device: DeviceId,
         after: &[Ticket],
+        host: &[Ticket],
         src: Region,
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         // SAFETY: the caller's promise.
-        unsafe { self.copy_host((device, Lane::In), after, src, dst, shape) }
+        unsafe { self.copy_host((device, Lane::In), after, host, src, dst, shape) }
     }
 
     unsafe fn download(
@@ -332,7 +333,7 @@ impl Backend for CudaMachine {
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         // SAFETY: the caller's promise.
-        unsafe { self.copy_host((device, Lane::Out), after, dst, src, shape) }
+        unsafe { self.copy_host((device, Lane::Out), after, after, dst, src, shape) }
     }
 
     unsafe fn copy_peer(

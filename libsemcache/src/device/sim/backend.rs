@@ -102,6 +102,7 @@ impl Backend for SimMachine {
         &self,
         device: DeviceId,
         after: &[Ticket],
+        host: &[Ticket],
         src: Region,
         dst: Region,
         shape: Shape,
@@ -109,8 +110,8 @@ impl Backend for SimMachine {
         self.inner.count(device, "copy")?;
         self.inner
             .check(device, dst.addr, copy::extent(dst, shape), "copy")?;
-        // An upload of bytes for which a download is queued waits for the download, which writes them to host memory.
-        for &download in after.iter().filter(|t| t.lane == Lane::Out) {
+        // Downloads that are queued for these bytes write them to host memory first.
+        for &download in host.iter().filter(|t| t.lane == Lane::Out) {
             self.wait(download)?;
         }
         let Inner {

@@ -60,7 +60,7 @@ fn upload(
 ) -> Result<Ticket, DeviceError> {
     let (src, shape) = run_of(from, bytes);
     // SAFETY: tests keep their buffers until the ticket is done.
-    unsafe { m.upload(d, after, src, run_of(to, bytes).0, shape) }
+    unsafe { m.upload(d, after, after, src, run_of(to, bytes).0, shape) }
 }
 
 fn download(
@@ -259,7 +259,7 @@ fn strided_copies_move_runs_and_nothing_else() {
                 };
                 // SAFETY: the buffers outlive the wait.
                 let down = unsafe {
-                    let up = m.upload(D0, &[], src, dev, shape).expect("upload");
+                    let up = m.upload(D0, &[], &[], src, dev, shape).expect("upload");
                     m.download(D0, &[up], dev, dst, shape).expect("download")
                 };
                 m.wait(down).expect("wait");
@@ -298,6 +298,7 @@ fn unmapped_gaps_do_not_matter() {
     let up = unsafe {
         m.upload(
             D0,
+            &[],
             &[],
             src,
             Region { addr: d, pitch: 8 },
@@ -458,6 +459,26 @@ fn late_mode_touches_nothing_until_somebody_waits() {
     let after = download(&m, D0, &[], d, addr(&mut z), 8).expect("download");
     m.wait(after).expect("wait");
     assert_eq!((m.done(unrelated), other[0], z[0]), (Ok(true), 15.0, 15.0));
+}
+
+#[test]
+fn an_upload_waits_on_the_host_only_for_downloads_of_the_bytes_that_it_reads() {
+    let m = machine(late(1));
+    let d = m.alloc(D0, 16).expect("alloc");
+    let (mut x, mut y, mut z) = ([1.0], [2.0], [3.0]);
+    let up = upload(&m, D0, &[], addr(&mut x), d, 8).expect("upload");
+    let down = download(&m, D0, &[up], d, addr(&mut y), 8).expect("download");
+    // It overwrites the device bytes that the download reads.
+    let (src, shape) = run_of(addr(&mut z), 8);
+    // SAFETY: the buffers live until the tickets are done.
+    let over = unsafe { m.upload(D0, &[down], &[], src, run_of(d, 8).0, shape) }.expect("upload");
+    assert_eq!((m.done(down), y[0]), (Ok(false), 2.0));
+    let back = upload(&m, D0, &[down, over], addr(&mut y), d + 8, 8).expect("upload");
+    assert_eq!((m.done(down), y[0]), (Ok(true), 1.0));
+    let mut got = [0.0; 2];
+    m.wait(download(&m, D0, &[back], d, addr(&mut got), 16).expect("download"))
+        .expect("wait");
+    assert_eq!(got, [3.0, 1.0]);
 }
 
 #[test]

@@ -498,3 +498,35 @@ fn the_pages_of_an_operand_in_a_panel_are_protected_together() {
     let expected = [shut, open, open, shut, open, open, shut, open];
     assert_eq!(columns[8 * 16..], expected);
 }
+
+#[test]
+fn a_tile_that_is_evicted_leaves_the_one_beside_it_where_it_is() {
+    // Two tiles of four columns of 16 KiB; in each column they meet within a page.
+    let (upper, lower) = (
+        Rect::new(0, 6 * KIB, 16 * KIB, 4),
+        Rect::new(6 * KIB, 10 * KIB, 16 * KIB, 4),
+    );
+    let mut a = alloc(64 * KIB);
+    let matrix = Rect::interval(0, 64 * KIB);
+    step(&mut a, &Event::Enclose { rect: matrix });
+    for (id, tile) in [(1, upper), (2, lower)] {
+        a.add_replica(ReplicaId(id), DeviceId(0), tile);
+        step(&mut a, &write(id, tile));
+    }
+    let [first, second] = [2, 1].map(|id| {
+        let replica = ReplicaId(id);
+        step(&mut a, &Event::Evict { replica })
+    });
+    for (actions, id) in [(first, 2), (second, 1)] {
+        let home: Vec<&Action> = actions
+            .iter()
+            .filter(|action| matches!(action, Action::Copy { .. } | Action::Invalid { .. }))
+            .collect();
+        let of = Place::Replica(ReplicaId(id));
+        assert!(
+            matches!(home[..], [Action::Copy { from, .. }] if *from == of),
+            "{home:?}"
+        );
+    }
+    assert_eq!(accesses(&a), [Access::ReadWrite; 16]);
+}

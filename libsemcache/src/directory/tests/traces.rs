@@ -193,7 +193,7 @@ fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
                 world.device_write(id, rect, e % 2 == 0);
             }
             (115..140, Some(_)) => world.end_call(),
-            (140..150, Some(replica)) => world.event(&Event::Evict { replica }),
+            (140..150, Some(replica)) => world.evict(replica),
             (150..175, _) => world.cpu_read(near),
             (175..200, _) => world.cpu_write(near),
             (200..206, _) => world.event(&Event::CpuRead { span }),

@@ -43,8 +43,8 @@ pub(super) struct World {
     seq: Vec<u8>,
     /// The rectangles that the current call has used.
     call: Vec<Rect>,
-    /// Which bytes lie, or lay, between the columns of a resident matrix, and have not left the hulls since: by a write
-    /// of the CPU to their page, or because no device holds anything of the page or around it.
+    /// Which bytes lie, or lay, between the columns of a resident matrix, or in an evicted replica, and have not left the
+    /// hulls since: by a write of the CPU to their page, or because no device holds anything of the page or around it.
     gaps: Vec<bool>,
     /// Every matrix that a device has used.
     matrices: Vec<Rect>,
@@ -190,6 +190,13 @@ impl World {
                 self.gaps[gap].fill(true);
             }
         }
+    }
+
+    pub(super) fn evict(&mut self, replica: ReplicaId) {
+        for (at, good) in self.blocks[&replica].memory.good.iter().enumerate() {
+            self.gaps[at] |= good;
+        }
+        self.event(&Event::Evict { replica });
     }
 
     /// Clears `gaps` where the CPU has written, and where no device holds anything of the page or around it.

@@ -90,12 +90,13 @@ impl Backend for Slow {
         &self,
         d: DeviceId,
         after: &[Ticket],
+        host: &[Ticket],
         src: Region,
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         // SAFETY: as above.
-        unsafe { self.sim.upload(d, after, src, dst, shape) }
+        unsafe { self.sim.upload(d, after, host, src, dst, shape) }
     }
     unsafe fn download(
         &self,
