@@ -4,13 +4,14 @@ pub(crate) use semcache::base::counters::Degraded;
 pub(crate) use semcache::runtime::init::FLOOR_HOLDS;
 pub(crate) use semcache::runtime::io::{Buffer, IoGuards, open_all, open_everything};
 pub(crate) use semcache::runtime::{
-    Facts, any_protected, go_write_through, has_floor, is_kept, is_restricted, retire, runs_here,
-    sandbox,
+    Facts, any_protected, caught, go_write_through, has_floor, is_kept, is_restricted, retire,
+    runs_here, sandbox,
 };
 #[cfg(not(feature = "builtin-blas"))]
 pub(crate) use semcache::runtime::{batch, call};
 
 pub(crate) use semcache::cache::GUARDED as PROTECTED;
+pub(crate) use semcache::cache::changed;
 
 #[cfg(feature = "builtin-blas")]
 pub(crate) use crate::builtin::{batch, call};

@@ -7,7 +7,7 @@
 
 use core::ffi::c_void;
 use core::ptr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 
 use semcache::base::counters::WhyHost;
 use semcache::blas::Outcome;
@@ -66,12 +66,11 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
         if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol)) {
             counts::count(thread, symbol.counter, WhyHost::Small);
         } else {
-            let offload = AssertUnwindSafe(|| offload(frame, symbol, binding, small));
-            match catch_unwind(offload) {
-                Ok(None) => return ptr::null(),
-                Ok(Some(Some(reason))) => counts::count(thread, symbol.counter, reason),
-                // The runtime has counted the call, or has panicked before it could.
-                Ok(Some(None)) | Err(_) => {}
+            match runtime::caught(|| offload(frame, symbol, binding, small)) {
+                Some(None) => return ptr::null(),
+                Some(Some(Some(reason))) => counts::count(thread, symbol.counter, reason),
+                // The runtime has counted the call, or has panicked before it changed any result.
+                Some(Some(None)) | None => {}
             }
         }
     } else if let Some(reason) = reason(binding.barred) {

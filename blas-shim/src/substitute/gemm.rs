@@ -8,6 +8,7 @@ use core::mem::transmute;
 use semcache::base::{Dtype, Op, Scalar};
 use semcache::blas::Call;
 
+use crate::core::changed;
 use crate::stored::Stored;
 
 /// The gemm of a host BLAS. Integers are passed as 64 bits; a library with 32-bit integers reads the lower half.
@@ -56,6 +57,7 @@ impl HostGemm {
         } = *call;
         let (a, lda, b, ldb, c, ldc) = (a.addr, a.ld, b.addr, b.ld, c.addr, c.ld);
         let (x, y) = (Stored::new(dtype, alpha), Stored::new(dtype, beta));
+        changed::begun(c);
         // SAFETY: the host's gemm of this type and interface, by its name.
         unsafe {
             if !self.cblas {

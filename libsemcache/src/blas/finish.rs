@@ -69,6 +69,7 @@ impl Rest {
     /// of `self` leaks.
     #[must_use]
     pub fn compute(self, host: Option<&dyn HostBlas>) -> Outcome {
+        self.placed.iter().for_each(Use::begun);
         for task in &self.tasks {
             let kernel = local::in_place(&self.problem, task, &self.placed, self.result.as_ref());
             // SAFETY: the operands are the program's, of the extents that its call promised; the slot is owned by

@@ -5,6 +5,7 @@ use super::call::{Call, Outcome};
 use super::{checks, operands, value};
 use crate::base::{AllocId, Rect, Routine, Value};
 use crate::cache::Cache;
+use crate::cache::changed;
 use crate::cache::task::Use;
 use crate::sched;
 use crate::with_dtype;
@@ -24,6 +25,7 @@ pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
                 place: p,
             } in args::scaled(call)
             {
+                changed::begun(p.start);
                 // SAFETY: the rectangle belongs to the program's output, whose extent its call promised.
                 with_dtype!(dtype, T => unsafe {
                     sched::local::scale::<T>(factor, p.start, p.width, p.stride, p.count);
@@ -47,6 +49,7 @@ pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
     let mut slot = Box::new([0_u8; 16]);
     let whole = |(i, p): (usize, &Rect)| sched::operand(&problem, i, AllocId(0), p.start, p.start);
     let operands: Vec<Use> = places.iter().enumerate().map(whole).collect();
+    operands.iter().for_each(Use::begun);
     let reduces = problem.routine.reduces();
     let result = reduces.then(|| operands::slot(&mut slot, value::size_of(&problem)));
     for task in &plan.tasks {

@@ -13,7 +13,7 @@
 
 use super::edges::PendingCopies;
 use super::task::Use;
-use super::{Cache, CacheError, Entry, State};
+use super::{Cache, CacheError, Entry, State, changed};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Intent, Rect, ReplicaId};
 use crate::device::api::{Kernel, Operand, Ticket};
@@ -179,9 +179,13 @@ impl Cache {
         }
         let mut deps = Deps::default();
         for placement in &resident.operands {
-            let Some(s) = placement.store(state) else {
+            let e = state.entries.get(&placement.id).ok_or(CacheError::Gone)?;
+            let Some(s) = e.stores.get(&placement.replica) else {
                 return Ok(None);
             };
+            if placement.write {
+                changed::begun(e.block.start + placement.view.start);
+            }
             s.ops.deps(&placement.view, placement.write, &mut deps);
         }
         // SAFETY: by the caller's promise the addresses are those of the operands when [`Cache::conclude`] noted them;

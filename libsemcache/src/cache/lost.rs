@@ -96,16 +96,27 @@ impl Cache {
     }
 }
 
-/// Ends the process: the newest bytes existed only on a device and cannot be copied to the host, so going on would give
-/// the program wrong numbers. The runtime may end the process for no other reason.
+/// Ends the process: the newest bytes existed only on a device and cannot be copied to the host.
+pub(crate) fn end_process(addr: usize, why: &CacheError) -> ! {
+    end(&format!(
+        "the only copy of the matrix at {addr:#x} is gone ({why:?})"
+    ))
+}
+
+/// Ends the process after a panic in a call that had begun to change the matrix at `addr`.
+pub(crate) fn end_after_panic(addr: usize) -> ! {
+    end(&format!(
+        "a panic may have left the matrix at {addr:#x} half computed"
+    ))
+}
+
+/// Ends the process, since going on would give the program wrong numbers. The runtime may end it for no other reason.
 #[expect(
     unsafe_code,
     reason = "`_exit`: going on would give the program wrong numbers"
 )]
-pub(crate) fn end_process(addr: usize, why: &CacheError) -> ! {
-    let text = format!(
-        "semcache: the only copy of the matrix at {addr:#x} is gone ({why:?}); ending the process rather than giving wrong numbers\n"
-    );
+fn end(what: &str) -> ! {
+    let text = format!("semcache: {what}; ending the process rather than giving wrong numbers\n");
     let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
     // SAFETY: `_exit` takes no pointer and does not return; atexit handlers must not run, since they could write wrong
     // results to files.

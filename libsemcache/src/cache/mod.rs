@@ -19,6 +19,7 @@ mod ahead;
 pub mod apply;
 pub mod call;
 pub mod cells;
+pub mod changed;
 pub mod edges;
 pub mod fault;
 pub mod flush;

@@ -2,7 +2,7 @@
 //! launched.
 
 use super::room::Room;
-use super::{Cache, CacheError, State};
+use super::{Cache, CacheError, State, changed};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Intent, Rect, RectSet, ReplicaId};
 use crate::device::api::{Kernel, Operand, Ticket};
@@ -37,6 +37,13 @@ impl Use {
     #[must_use]
     pub fn addr(&self) -> usize {
         self.base + self.view.start
+    }
+
+    /// Notes that from here on the operand may be changed, if it is written at all.
+    pub fn begun(&self) {
+        if self.access != Intent::Read {
+            changed::begun(self.addr());
+        }
     }
 
     /// The bytes that the kernel touches, and how.
@@ -216,6 +223,7 @@ impl Cache {
                         COUNTERS.cache.hits.add(1);
                     }
                 } else {
+                    u.begun();
                     let mut later = Vec::new();
                     for (rect, intent) in u.touched() {
                         let lost = e.lost.clone();

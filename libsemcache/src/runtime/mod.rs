@@ -8,6 +8,7 @@ pub mod fork;
 pub mod init;
 pub mod io;
 mod mode;
+mod panicked;
 mod phase;
 mod present;
 mod ranks;
@@ -23,6 +24,7 @@ mod valgrind;
 
 pub use crate::host::runs_here;
 pub use mode::{Mode, mode};
+pub use panicked::caught;
 pub use retire::{retire, sandbox};
 pub use started::{Runtime, get};
 pub use ungated::go_write_through;

@@ -45,8 +45,9 @@ pub(super) fn given(config: &Config) -> Option<&'static Given> {
 /// The text of a file.
 fn text(path: &str) -> Result<String, String> {
     let failed = |error: Errno| format!("cannot be read ({error})");
-    // A pipe that nobody writes to has no bytes, instead of making the program wait.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    // A pipe that nobody writes to has no bytes, instead of making the program wait, and a terminal does not become the one
+    // that controls the process.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
     let mut bytes = vec![0; LARGEST + 1];
     let mut length = 0;

@@ -13,6 +13,9 @@ use crate::device::api::{Backend, DeviceError};
 /// Alignment of every range, in bytes.
 pub const ALIGN: usize = 256;
 
+/// After a refusal the backend is asked for more memory again when this many allocations have found no room.
+const ASK_AGAIN: usize = 16;
+
 #[derive(Debug)]
 struct Chunk {
     addr: u64,
@@ -38,7 +41,12 @@ pub struct Range {
 #[derive(Debug)]
 pub struct Pool {
     device: DeviceId,
+    /// Bytes that the pool may take from the backend.
+    most: usize,
+    /// As many, or those that the pool had when the backend last refused more.
     capacity: usize,
+    /// Allocations that found no room since then.
+    misses: usize,
     chunks: Vec<Chunk>,
     free: BTreeMap<u64, Free>,
     taken: usize,
@@ -50,19 +58,22 @@ fn round(bytes: usize) -> Option<usize> {
 }
 
 impl Pool {
-    /// An empty pool that takes at most `capacity` bytes from the backend.
+    /// An empty pool that takes at most `most` bytes from the backend.
     #[must_use]
-    pub fn new(device: DeviceId, capacity: usize) -> Self {
+    pub fn new(device: DeviceId, most: usize) -> Self {
         Self {
             device,
-            capacity,
+            most,
+            capacity: most,
+            misses: 0,
             chunks: Vec::new(),
             free: BTreeMap::new(),
             taken: 0,
         }
     }
 
-    /// Bytes that this pool may take in all.
+    /// Bytes that this pool can have in all, as far as it knows: other users of the device may hold some, and give them
+    /// back later.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -103,12 +114,17 @@ impl Pool {
 
     /// The number of ranges of this length that [`Pool::alloc_slot`] could give. If chunks of other lengths would leave more than
     /// an eighth of the memory unused, those that are free are returned to the backend first; that waits for the operations
-    /// that still use them.
+    /// that still use them. If the backend has refused memory before, what it gives now is taken at once, so that the number
+    /// holds.
     pub fn slots(&mut self, backend: &dyn Backend, bytes: usize) -> usize {
         let Some(len) = round(bytes) else { return 0 };
         let most = self.capacity / len;
         if self.slots_now(len) < most - most / 8 {
             self.give_back_whole_chunks(backend);
+        }
+        if self.capacity < self.most {
+            self.capacity = self.most;
+            while self.grow(backend, len, |chunk| chunk / len * len) == Ok(true) {}
         }
         self.slots_now(len)
     }
@@ -129,7 +145,7 @@ impl Pool {
         let Some(len) = round(bytes) else {
             return Ok(None);
         };
-        if len > self.capacity {
+        if len > self.most {
             return Ok(None);
         }
         if let Some(found) = self.take(backend, len) {
@@ -138,13 +154,32 @@ impl Pool {
         if self.capacity - self.taken < len {
             self.give_back_whole_chunks(backend);
         }
+        if self.capacity - self.taken < len && self.capacity < self.most {
+            self.misses += 1;
+            // A refusal costs more than an eviction; but no eviction makes room for a range that exceeds the capacity.
+            if len > self.capacity || self.misses >= ASK_AGAIN {
+                self.capacity = self.most;
+            }
+        }
+        let grown = self.grow(backend, len, chunk)?;
+        Ok(grown.then(|| self.take(backend, len)).flatten())
+    }
+
+    /// Takes a chunk for a range of `len` bytes from the backend; `chunk` as in [`Pool::alloc_in`]. False if the pool may take
+    /// no more, or the backend gives no more.
+    fn grow(
+        &mut self,
+        backend: &dyn Backend,
+        len: usize,
+        chunk: impl Fn(usize) -> usize,
+    ) -> Result<bool, DeviceError> {
         let room = (self.capacity - self.taken) & !(ALIGN - 1);
         if room < len {
-            return Ok(None);
+            return Ok(false);
         }
         // Few driver calls: a chunk is a sixteenth of the device's memory, at most a gigabyte, but not less than the
         // range.
-        let mut chunk = chunk((self.capacity / 16).min(1 << 30).max(len).min(room) & !(ALIGN - 1));
+        let mut chunk = chunk((self.most / 16).min(1 << 30).max(len).min(room) & !(ALIGN - 1));
         let taken = match backend.alloc(self.device, chunk) {
             Err(DeviceError::OutOfMemory { .. }) if chunk > len => {
                 chunk = len;
@@ -154,10 +189,11 @@ impl Pool {
         };
         let addr = match taken {
             Ok(addr) => addr,
-            // Other users of the device hold the rest of its memory: the pool stays as large as it is.
+            // Other users of the device hold the rest of its memory: the pool stays as large as it is for a while.
             Err(DeviceError::OutOfMemory { .. }) => {
                 self.capacity = self.taken;
-                return Ok(None);
+                self.misses = 0;
+                return Ok(false);
             }
             Err(e) => return Err(e),
         };
@@ -170,7 +206,7 @@ impl Pool {
                 deps: Deps::default(),
             },
         );
-        Ok(self.take(backend, len))
+        Ok(true)
     }
 
     /// Takes the smallest free range that is large enough.
@@ -249,4 +285,84 @@ fn give_chunk(backend: &dyn Backend, device: DeviceId, addr: u64) {
     // SAFETY: the address came from `alloc` of this device, no range of the chunk is in use (all of it is one free
     // range), and all operations over it were waited for.
     unsafe { backend.free(device, addr) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::sim::{SimConfig, SimMachine};
+
+    const UNIT: usize = 1 << 16;
+    const DEVICE: DeviceId = DeviceId(0);
+
+    /// A device with eight units of memory, and a pool that may take all of it.
+    fn eight() -> (SimMachine, Pool) {
+        let cfg = SimConfig {
+            memory: 8 * UNIT,
+            ..SimConfig::default()
+        };
+        let machine = SimMachine::new(cfg).expect("a machine");
+        (machine, Pool::new(DEVICE, 8 * UNIT))
+    }
+
+    /// Whether the pool has room for this number of units; they stay in use.
+    fn has(machine: &SimMachine, pool: &mut Pool, units: usize) -> bool {
+        pool.alloc(machine, units * UNIT).expect("given").is_some()
+    }
+
+    #[test]
+    fn memory_that_another_user_gives_back_is_used() {
+        let (machine, mut pool) = eight();
+        let theirs = machine.alloc(DEVICE, 8 * UNIT).expect("all of it");
+        assert!(!has(&machine, &mut pool, 1));
+        assert_eq!(pool.capacity(), 0);
+        give_chunk(&machine, DEVICE, theirs);
+        // Nothing could be evicted for it.
+        assert!(has(&machine, &mut pool, 4));
+        let theirs = machine.alloc(DEVICE, 4 * UNIT).expect("the rest");
+        assert!(!has(&machine, &mut pool, 4));
+        assert_eq!(pool.capacity(), 4 * UNIT);
+        give_chunk(&machine, DEVICE, theirs);
+        // Eviction could make room for it, so the device is not asked each time.
+        let misses = (0..100).take_while(|_| !has(&machine, &mut pool, 4));
+        assert_eq!(misses.count(), ASK_AGAIN - 1);
+        assert_eq!(pool.capacity(), 8 * UNIT);
+    }
+
+    #[test]
+    fn memory_that_another_user_takes_meanwhile_is_missed_until_it_comes_back() {
+        let (machine, mut pool) = eight();
+        let (range, deps) = pool
+            .alloc(&machine, 6 * UNIT)
+            .expect("given")
+            .expect("room");
+        pool.give(range, deps);
+        pool.give_back_whole_chunks(&machine);
+        let theirs = machine.alloc(DEVICE, 7 * UNIT).expect("most of it");
+        assert!(has(&machine, &mut pool, 1));
+        assert!(!has(&machine, &mut pool, 6));
+        assert_eq!(pool.capacity(), UNIT);
+        give_chunk(&machine, DEVICE, theirs);
+        assert!(has(&machine, &mut pool, 6));
+    }
+
+    #[test]
+    fn slots_that_are_counted_on_are_there() {
+        let (machine, mut pool) = eight();
+        let theirs = machine.alloc(DEVICE, 6 * UNIT).expect("most of it");
+        // Nothing has been refused yet.
+        assert_eq!(pool.slots(&machine, UNIT), 8);
+        assert!(!has(&machine, &mut pool, 3));
+        assert_eq!(pool.slots(&machine, UNIT), 2);
+        give_chunk(&machine, DEVICE, theirs);
+        let theirs = machine.alloc(DEVICE, 3 * UNIT).expect("a part of it");
+        assert_eq!(pool.slots(&machine, UNIT), 5);
+        for _ in 0..5 {
+            let slot = pool.alloc_slot(&machine, UNIT).expect("given");
+            assert!(slot.is_some());
+        }
+        give_chunk(&machine, DEVICE, theirs);
+        assert_eq!(pool.slots(&machine, UNIT), 3);
+        assert_eq!(pool.capacity(), 8 * UNIT);
+    }
 }

@@ -1,6 +1,7 @@
 //! What is read, and what is told about a file that cannot be used.
 
 use std::io::Write as _;
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use super::super::mode::SECLUDED;
@@ -79,6 +80,47 @@ fn a_path_that_is_no_file_costs_one_line() {
         let told = told(path, || assert_eq!(made(&table()), table()));
         assert_eq!(told.lines().count(), 1, "{told}");
     }
+}
+
+#[test]
+fn a_pipe_makes_nobody_wait() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let path = pipe.to_str().expect("a name in UTF-8");
+    let told = told(path, || assert_eq!(made(&table()), table()));
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+/// A terminal that nobody uses, and its path.
+#[expect(unsafe_code, reason = "libc makes terminals")]
+fn terminal() -> (OwnedFd, String) {
+    let mut name = [0; 64];
+    // SAFETY: a new descriptor, which nothing else owns; the array has the length that is given.
+    let master = unsafe {
+        let raw = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+        assert!(raw >= 0);
+        let master = OwnedFd::from_raw_fd(raw);
+        assert_eq!((libc::grantpt(raw), libc::unlockpt(raw)), (0, 0));
+        assert_eq!(libc::ptsname_r(raw, name.as_mut_ptr(), name.len()), 0);
+        master
+    };
+    let name = name.iter().take_while(|c| **c != 0);
+    let name = name.map(|c| char::from(c.cast_unsigned()));
+    (master, name.collect())
+}
+
+#[test]
+fn a_terminal_does_not_become_the_processs_own() {
+    let (_master, path) = terminal();
+    let told = told(&path, || {
+        nix::unistd::setsid().expect("a session without a terminal");
+        assert_eq!(made(&table()), table());
+        let own = std::fs::File::open("/dev/tty");
+        let error = own.expect_err("no controlling terminal");
+        assert_eq!(error.raw_os_error(), Some(libc::ENXIO));
+    });
+    assert_eq!(told.lines().count(), 1, "{told}");
 }
 
 #[test]
