@@ -1,7 +1,8 @@
 //! The choice of tiles and blocks for calls of level 3: of the tilings that there are, the one whose timeline ends first.
 //!
-//! A plan and its timeline take 0.2 us a task (`benches/planning.rs`), so for each number of devices the tilings are tried
-//! from the fewest tasks on until that would cost more than a hundredth of the call, or 100 us.
+//! A plan and its timeline take 0.2 us a task (`benches/planning.rs`), so for each number of devices tilings are tried as
+//! long as that costs no more than a hundredth of the call, or 100 us: in core from the fewest tasks on, out of core those
+//! first that the plan's estimate ranks first.
 
 use super::policy::Policy;
 use super::tilings::{Chosen, Key};
@@ -9,11 +10,10 @@ use crate::model::decide::Planner;
 use crate::model::exec::row_s;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::{Choice, Fetch, tiles};
-use crate::plan::{self, Pace, Plan, Problem, Resources};
+use crate::plan::{self, Pace, Plan, Problem, Resources, TileSize};
 use crate::sched::memory::{schedule, schedule_in_core};
 
-/// Tasks whose timelines may be compared, in all, before one is chosen for operands that exceed the memory; tasks of a
-/// given tile that are looked at.
+/// Tasks of a given tile that are looked at.
 const MOST_COMPARED: usize = 8192;
 /// Seconds to plan a task and to find its place in the timeline.
 const PLAN_S: f64 = 0.3e-6;
@@ -71,9 +71,7 @@ impl<'a> Planned<'a> {
             None => tiles(m.max(n).max(k)).collect(),
         };
         for tile in candidates {
-            let tasks = [m, n, k]
-                .iter()
-                .fold(1, |tasks: usize, d| tasks.saturating_mul(d.div_ceil(tile)));
+            let tasks = TileSize::square(tile).products(m, n, k);
             let call_s = best.map_or(0.0, |best| best.seconds);
             compared = compared.saturating_add(tasks.max(devices));
             // The tile may have been chosen before, within a hundredth of the call.
@@ -190,12 +188,16 @@ fn chosen(
 fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<Chosen> {
     let device = rates.among(resources.devices);
     let (mut best, mut compared): (Option<Chosen>, usize) = (None, 0);
-    let mut tilings = plan::tilings(problem, resources);
-    // The fewest tasks first: their timeline costs least.
-    tilings.sort_by_key(|t| std::cmp::Reverse(t.tile));
-    for tiling in tilings {
-        if tiling.in_core || (best.is_some() && compared > MOST_COMPARED) {
+    for tiling in plan::tilings(problem, resources) {
+        if tiling.in_core {
             break;
+        }
+        if let Some(best) = &best {
+            let planning_s = PLANNING.0.max(best.choice.seconds * PLANNING.1);
+            let tasks = compared + tiling.tile.products(problem.m, problem.n, problem.k);
+            if tasks as f64 * PLAN_S > planning_s {
+                continue;
+            }
         }
         let tiling = Some(tiling);
         let plan = plan::lower(
@@ -208,7 +210,7 @@ fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<Ch
         compared += plan.tasks.len();
         let seconds = predicted(problem, &plan, rates, &device, resources);
         if best.is_none_or(|best| seconds < best.choice.seconds) {
-            let tile = tiling.map_or(0, |t| t.tile);
+            let tile = tiling.map_or(0, |t| t.tile.longest());
             let choice = Choice { tile, seconds };
             best = Some(Chosen { choice, tiling });
         }

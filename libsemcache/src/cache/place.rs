@@ -157,7 +157,7 @@ impl Cache {
                 state,
                 device,
                 operand.id,
-                operand.view,
+                operand.footprint,
                 pinned,
                 (true, slot),
             )?;

@@ -9,7 +9,9 @@
 use super::problem::Problem;
 use super::resources::{MOST_TASKS, MOST_TASKS_AT_ALL, Resources};
 use super::split;
-use super::tiling::{Order, Tiling};
+use super::tiling::{Order, TileSize, Tiling};
+use crate::base::Op;
+use smallvec::{SmallVec, smallvec};
 
 /// Tiles per side of a block if the operands fit: then each arriving tile starts up to four kernels, and finished
 /// blocks can be written back while others are computed.
@@ -25,8 +27,11 @@ const MOST_BLOCK: usize = 24;
 const LEAST_SLOTS: usize = 3;
 /// The most tiles along the longest dimension that are considered, as long as tiles need not be smaller to fit.
 const MOST_PIECES: usize = 96;
-/// The most tilings to choose from.
-const MOST_TILINGS: usize = 4;
+/// Bytes of a column of a long strip: those of 64 KiB reach the rate of the link (see [`crate::base::work::RunShares`]).
+const STRIPS: [usize; 3] = [32 << 10, 64 << 10, usize::MAX];
+/// The most tilings to choose from, and of one tile size.
+const MOST_TILINGS: usize = 32;
+const MOST_OF_A_SIZE: usize = 3;
 
 /// The largest share of any device, in elements, for one tile size.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +50,8 @@ pub(super) struct Largest {
     pub(super) products: usize,
     /// Whether each line of tiles of the output depends on the lines before it, and on those only.
     pub(super) triangle: bool,
+    /// Whether the routine is a plain product, whose tiles need not be square.
+    pub(super) product: bool,
 }
 
 impl Largest {
@@ -56,11 +63,39 @@ impl Largest {
             .unwrap_or(0)
     }
 
-    /// Bytes of device memory that a tile of any operand takes at most.
-    fn slot(&self, size: usize) -> usize {
+    /// Rows and columns of the largest strips of the operands, as stored: of the first input, the second input and the
+    /// output of a product; of other routines, whose inputs are stored transposed or mirrored, of any operand.
+    fn strips(&self, p: &Problem, tile: &TileSize) -> SmallVec<[(usize, usize); 6]> {
         let [m, n, k] = self.longest;
-        // Columns of a tile in device memory start at multiples of 256 bytes.
-        let area = |rows: usize, cols: usize| {
+        // The longest tile and others above it, but no more rows than the operand has.
+        let tall = |longest: usize, all: usize, piece: usize| {
+            let others = tile.strip.saturating_sub(piece) / piece.max(1) * piece;
+            longest.saturating_add(others).min(all)
+        };
+        let tall_m = tall(m, self.m, tile.m);
+        let tall_n = tall(n, self.n, tile.n);
+        let tall_k = tall(k, self.k, tile.k);
+        if self.product {
+            let stored = |op, plain, turned| if op == Op::None { plain } else { turned };
+            let a = stored(p.op_a, (tall_m, k), (tall_k, m));
+            let b = stored(p.op_b, (tall_k, n), (tall_n, k));
+            return smallvec![a, b, (tall_m, n)];
+        }
+        smallvec![
+            (tall_m, k),
+            (tall_k, m),
+            (tall_k, n),
+            (tall_n, k),
+            (tall_m, n),
+            (tall_n, m)
+        ]
+    }
+
+    /// Bytes of device memory that a strip of any operand takes at most.
+    fn slot(&self, p: &Problem, tile: &TileSize) -> usize {
+        let size = p.dtype.size();
+        // Columns of a strip in device memory start at multiples of 256 bytes.
+        let area = |&(rows, cols): &(usize, usize)| {
             let column = rows.saturating_mul(size);
             let column = if column < 256 {
                 column.next_multiple_of(16)
@@ -69,19 +104,14 @@ impl Largest {
             };
             column.saturating_mul(cols).next_multiple_of(256)
         };
-        // Inputs may be stored transposed.
-        [(m, k), (k, m), (k, n), (n, k), (m, n), (n, m)]
-            .iter()
-            .map(|&(r, c)| area(r, c))
-            .max()
-            .unwrap_or(0)
+        let strips = self.strips(p, tile);
+        strips.iter().map(area).max().unwrap_or(0)
     }
 
-    fn tasks(&self, tile: usize) -> usize {
-        let pieces = |len| split::pieces(len, tile);
-        pieces(self.m)
-            .saturating_mul(pieces(self.n))
-            .saturating_mul(pieces(self.k))
+    fn tasks(&self, tile: &TileSize) -> usize {
+        split::pieces(self.m, tile.m)
+            .saturating_mul(split::pieces(self.n, tile.n))
+            .saturating_mul(split::pieces(self.k, tile.k))
             .saturating_mul(self.products)
     }
 }
@@ -94,8 +124,8 @@ pub(super) fn tiling(p: &Problem, machine: &Resources, shares: Shares) -> Option
         .or_else(|| out_of_core(p, machine, shares).first().copied())
 }
 
-/// A routine's largest share on these resources.
-pub(super) type Shares = fn(&Problem, &Resources) -> Option<Largest>;
+/// A routine's largest share on these resources, cut into these tiles.
+pub(super) type Shares = fn(&Problem, &Resources, &TileSize) -> Option<Largest>;
 
 /// The tilings to choose from, best first; one if all operands fit.
 pub(super) fn tilings(p: &Problem, machine: &Resources, shares: Shares) -> Vec<Tiling> {
@@ -106,7 +136,7 @@ pub(super) fn tilings(p: &Problem, machine: &Resources, shares: Shares) -> Vec<T
 }
 
 fn in_core(p: &Problem, machine: &Resources, shares: Shares) -> Option<Tiling> {
-    let largest = &shares(p, machine)?;
+    let largest = &shares(p, machine, &TileSize::square(machine.tile))?;
     let usable = machine.memory - machine.memory / 10;
     if largest.elements.saturating_mul(p.dtype.size()) > usable {
         return None;
@@ -122,50 +152,50 @@ fn in_core(p: &Problem, machine: &Resources, shares: Shares) -> Option<Tiling> {
 
 /// The tile that was asked for, or the smallest multiple by a power of two that does not make too many tasks. A fixed tile
 /// does not depend on the devices' shares.
-fn wanted_tile(p: &Problem, machine: &Resources, largest: &Largest) -> usize {
+fn wanted_tile(p: &Problem, machine: &Resources, largest: &Largest) -> TileSize {
     let all = Largest {
         m: p.m,
         n: p.n,
         k: p.k,
         ..*largest
     };
-    let tasks = |tile: usize| match machine.fixed {
+    let tasks = |tile: &TileSize| match machine.fixed {
         true => all.tasks(tile),
         false => largest.tasks(tile).saturating_mul(machine.devices),
     };
-    let mut tile = machine.tile.max(1);
-    while tasks(tile) > MOST_TASKS {
-        tile *= 2;
+    let mut side = machine.tile.max(1);
+    while tasks(&TileSize::square(side)) > MOST_TASKS {
+        side *= 2;
     }
-    tile
+    TileSize::square(side)
 }
 
 /// Tilings for operands that exceed the memory, best first. The estimate that ranks them counts what is sent, the
-/// kernels, and how much of one hides the other; the timeline compares the first few exactly.
+/// kernels, and how much of one hides the other; the timeline compares the first exactly.
 fn out_of_core(p: &Problem, machine: &Resources, shares: Shares) -> Vec<Tiling> {
     let mut found: Vec<(f64, Tiling)> = Vec::new();
     for (tile, largest) in sizes(p, machine, shares) {
-        if largest.tasks(tile) > MOST_TASKS_AT_ALL {
+        if largest.tasks(&tile) > MOST_TASKS_AT_ALL {
             continue;
         }
-        let slots = machine.memory / largest.slot(p.dtype.size()).max(1);
-        let shape = Shape::new(p, machine, &largest, tile, slots);
-        let best = shape.blocks().min_by(|x, y| x.0.total_cmp(&y.0));
-        found.extend(best);
+        let shape = Shape::new(p, machine, &largest, &tile);
+        let mut blocks = shape.blocks();
+        blocks.sort_by(|x, y| x.0.total_cmp(&y.0));
+        found.extend(blocks.into_iter().take(MOST_OF_A_SIZE));
     }
     found.sort_by(|x, y| x.0.total_cmp(&y.0));
     found.truncate(MOST_TILINGS);
     found.into_iter().map(|(_, tiling)| tiling).collect()
 }
 
-/// The tile sizes to consider, largest first, each with the largest share. Memory holds at least three of these tiles.
-fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(usize, Largest)> {
-    let fits = |tile: usize| {
-        let largest = shares(p, &machine.with_tile(tile))?;
-        let slots = machine.memory / largest.slot(p.dtype.size()).max(1);
+/// The tile sizes to consider, largest first, each with the largest share. Memory holds at least three strips of them.
+fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(TileSize, Largest)> {
+    let fits = |tile: TileSize| {
+        let largest = shares(p, machine, &tile)?;
+        let slots = machine.memory / largest.slot(p, &tile).max(1);
         (slots >= LEAST_SLOTS).then_some((tile, largest))
     };
-    let Some(share) = shares(p, machine) else {
+    let Some(share) = shares(p, machine, &TileSize::square(machine.tile)) else {
         return Vec::new();
     };
     if machine.fixed
@@ -179,25 +209,59 @@ fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(usize, Larges
         .take_while(|&tile| tile >= LEAST_TILE)
         .collect();
     tiles.dedup();
-    let mut sizes: Vec<_> = tiles.into_iter().filter_map(fits).collect();
+    let squares = tiles.into_iter().map(TileSize::square);
+    let strips = if share.product {
+        strips(p, longest)
+    } else {
+        Vec::new()
+    };
+    let mut sizes: Vec<_> = squares.chain(strips).filter_map(fits).collect();
     let mut tile = LEAST_TILE.min(longest.next_multiple_of(LEAST_TILE_AT_ALL));
     while sizes.is_empty() && tile >= LEAST_TILE_AT_ALL {
-        sizes.extend(fits(tile));
+        sizes.extend(fits(TileSize::square(tile)));
         tile -= LEAST_TILE_AT_ALL;
     }
     sizes
+}
+
+/// Tile sizes of a product with long strips. Strips lie along the rows of the operands as stored; a dimension that is columns of
+/// no operand is cut into whole strips.
+fn strips(p: &Problem, longest: usize) -> Vec<TileSize> {
+    let (a_turned, b_turned) = (p.op_a != Op::None, p.op_b != Op::None);
+    let mut found = Vec::new();
+    for bytes in STRIPS {
+        let strip = (bytes / p.dtype.size()).min(longest);
+        for parts in [2, 4, 8, 16] {
+            let side = strip / parts / 64 * 64;
+            if side < LEAST_TILE {
+                break;
+            }
+            let strip = side * parts;
+            found.push(TileSize {
+                m: if a_turned { side } else { strip },
+                n: side,
+                k: if a_turned && !b_turned { strip } else { side },
+                strip,
+            });
+        }
+    }
+    found
 }
 
 /// A device's share, cut into tiles of one size.
 struct Shape<'a> {
     machine: &'a Resources,
     largest: &'a Largest,
-    tile: usize,
+    tile: TileSize,
     slots: usize,
     /// Rows, columns and depth in tiles.
     tiles: [usize; 3],
-    /// Bytes of an element.
-    size: usize,
+    /// Tiles along the inner dimension that are one strip of the first input, and of the second.
+    deep: [usize; 2],
+    /// Seconds to copy a tile of the first input, the second input and the output.
+    copy_s: [f64; 3],
+    /// Seconds of a kernel.
+    kernel_s: f64,
     /// Whether the old output is sent.
     update: bool,
 }
@@ -207,26 +271,55 @@ impl Shape<'_> {
         p: &Problem,
         machine: &'a Resources,
         largest: &'a Largest,
-        tile: usize,
-        slots: usize,
+        tile: &TileSize,
     ) -> Shape<'a> {
         let Largest { m, n, k, .. } = *largest;
-        let output = p.operands.len() - 1;
+        let (output, size) = (p.operands.len() - 1, p.dtype.size());
+        let pace = &machine.pace;
+        let strips = largest.strips(p, tile);
+        let copy_s = |operand: usize, elements: usize| {
+            let run = match largest.product {
+                // Whole columns without gaps between them are one run.
+                true if strips[operand].0 == p.operands[operand].ld => {
+                    strips[operand].0 * strips[operand].1
+                }
+                true => strips[operand].0,
+                false => tile.strip,
+            };
+            let rate = pace.bytes_per_s * pace.runs.of(run * size);
+            elements as f64 * size as f64 / rate
+        };
+        let (tm, tn, tk) = (tile.m.min(m), tile.n.min(n), tile.k.min(k));
+        let efficiency: f64 = [tm, tn, tk]
+            .iter()
+            .map(|&d| d as f64 / (d as f64 + pace.half_size))
+            .product();
+        let pairs = tm as f64 * tn as f64 * tk as f64;
+        let deep = |inner: bool| {
+            if inner {
+                (tile.strip / tile.k.max(1)).max(1)
+            } else {
+                1
+            }
+        };
         Shape {
             machine,
             largest,
-            tile,
-            slots,
-            tiles: [m, n, k].map(|len| split::pieces(len, tile).max(1)),
-            size: p.dtype.size(),
+            tile: *tile,
+            slots: machine.memory / largest.slot(p, tile).max(1),
+            tiles: [(m, tile.m), (n, tile.n), (k, tile.k)]
+                .map(|(len, tile)| split::pieces(len, tile).max(1)),
+            deep: [deep(p.op_a != Op::None), deep(p.op_b == Op::None)],
+            copy_s: [copy_s(0, tm * tk), copy_s(1, tk * tn), copy_s(2, tm * tn)],
+            kernel_s: pairs / (pace.products_per_s * efficiency) + pace.launch_s,
             update: p.fetches(output),
         }
     }
 
     /// The blocks that the slots hold, each with the estimated seconds of the call.
-    fn blocks(&self) -> impl Iterator<Item = (f64, Tiling)> {
+    fn blocks(&self) -> Vec<(f64, Tiling)> {
         let [rows, cols, _] = self.tiles;
-        let mut found = Vec::new();
+        let mut found: Vec<(f64, Tiling)> = Vec::new();
         let even = |len: usize, most: usize| len.div_ceil(len.div_ceil(most.max(1)));
         for wanted in 1..=rows.min(MOST_BLOCK) {
             let block_rows = even(rows, wanted);
@@ -241,7 +334,14 @@ impl Shape<'_> {
                 }
                 let block_cols = even(cols, most);
                 for order in [Order::ColumnsOfBlocks, Order::RowsOfBlocks] {
-                    if self.largest.triangle && order == Order::RowsOfBlocks {
+                    // A single line of blocks has one order.
+                    let by_rows = order == Order::RowsOfBlocks;
+                    let other = if by_rows {
+                        self.largest.triangle || block_cols == cols
+                    } else {
+                        !self.largest.triangle && block_rows == rows && block_cols < cols
+                    };
+                    if other {
                         continue;
                     }
                     let tiling = Tiling {
@@ -251,11 +351,18 @@ impl Shape<'_> {
                         order,
                         in_core: false,
                     };
-                    found.push((self.seconds(&tiling), tiling));
+                    if found.iter().all(|(_, known)| *known != tiling) {
+                        found.push((self.seconds(&tiling), tiling));
+                    }
                 }
             }
         }
-        found.into_iter()
+        found
+    }
+
+    /// Strips of a part of the output, from its rows and columns of tiles.
+    fn output(&self, rows: usize, cols: usize) -> usize {
+        rows.div_ceil((self.tile.strip / self.tile.m).max(1)) * cols
     }
 
     /// Slots for a block, for the input tiles that one step of it uses more than once, and for one more input tile.
@@ -265,7 +372,14 @@ impl Shape<'_> {
         } else {
             self.largest.products
         };
-        rows * cols + (rows.min(cols) + 1) * inputs
+        // A strip along the inner dimension stays for as many steps as it has tiles.
+        let again = match self.deep {
+            [1, 1] => rows.min(cols),
+            [1, _] => cols,
+            [_, 1] => rows,
+            _ => rows + cols,
+        };
+        self.output(rows, cols) + (again + 1) * inputs
     }
 
     /// Estimated seconds of the call: block after block, each as long as its kernels or its uploads, whichever take
@@ -275,40 +389,40 @@ impl Shape<'_> {
         let [rows, cols, depth] = self.tiles;
         let (r, c) = (tiling.block_rows, tiling.block_cols);
         let triangle = self.largest.triangle;
+        let [a_s, b_s, c_s] = self.copy_s;
         // Along the order of the blocks: how many of them are in a line, and the tiles of a step that stay for the next
         // block of the line, or change with it.
         let by_rows = tiling.order == Order::RowsOfBlocks;
         let (line, lines, stay, change) = if by_rows {
-            (cols.div_ceil(c), rows.div_ceil(r), r, c)
+            (cols.div_ceil(c), rows.div_ceil(r), (r, a_s), (c, b_s))
         } else {
-            (rows.div_ceil(r), cols.div_ceil(c), c, r)
+            (rows.div_ceil(r), cols.div_ceil(c), (c, b_s), (r, a_s))
         };
         let strip = if triangle { rows } else { depth * products };
-        let kept = line == 1 || strip * stay + r * c + (change + 1) * products <= self.slots;
-        let d = self.tile as f64;
-        let kernel_s =
-            d.powi(3) / (pace.products_per_s * (d / (d + pace.half_size)).powi(3)) + pace.launch_s;
-        let rate = pace.bytes_per_s * pace.runs.of(self.tile * self.size);
-        let tile_s = d * d * self.size as f64 / rate;
+        let deep = self.deep[usize::from(!by_rows)];
+        let held = strip.div_ceil(deep) * stay.0 + self.output(r, c) + (change.0 + 1) * products;
+        let kept = line == 1 || held <= self.slots;
         let steps = (depth * products) as f64 * if triangle { 0.5 } else { 1.0 };
-        let own_s = (r * c) as f64 * d * pace.row_s;
-        let kernels = steps * (r * c) as f64 * kernel_s.max(pace.issue_s) + own_s;
-        let uploads = |tiles: usize| steps * tiles as f64 * tile_s;
+        let own_s = r as f64 * c as f64 * self.tile.k as f64 * pace.row_s;
+        let kernels = steps * (r * c) as f64 * self.kernel_s.max(pace.issue_s) + own_s;
+        let uploads = |(tiles, tile_s): (usize, f64)| steps * tiles as f64 * tile_s;
         // Slots beyond the least let uploads run ahead of kernels.
         let ahead = (self.slots - self.needed(r, c)) as f64 / (r + c) as f64;
         let hidden = 0.5 + 0.5 * (2.0 * ahead).min(1.0);
         let both = |uploads: f64| kernels.max(uploads) + (1.0 - hidden) * kernels.min(uploads);
-        let first = both(uploads(stay + change));
-        let later = both(uploads(if kept { change } else { stay + change }));
+        let first = both(uploads(stay) + uploads(change));
+        let later = both(uploads(change) + if kept { 0.0 } else { uploads(stay) });
         let blocks = lines as f64 * (first + (line - 1) as f64 * later);
-        // At the end of a block its tiles leave, the last of them after the last kernel; the next block's need their slots.
-        let block_s = (r * c) as f64 * tile_s;
+        // All of the output leaves behind the kernels of its block; at the end of a block its tiles leave, the last of them
+        // after the last kernel; the next block's need their slots.
+        let blocks = blocks.max((rows * cols) as f64 * c_s);
+        let block_s = (r * c) as f64 * c_s;
         let leave = block_s * (0.5 + 0.15 * (line * lines) as f64);
         let updated = if self.update && !triangle {
-            (rows * cols) as f64 * tile_s * 0.5
+            (rows * cols) as f64 * c_s * 0.5
         } else {
             0.0
         };
-        blocks + leave + updated + (r + c) as f64 * tile_s
+        blocks + leave + updated + r as f64 * a_s + c as f64 * b_s
     }
 }

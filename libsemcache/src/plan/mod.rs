@@ -18,6 +18,7 @@ mod rank_k;
 pub mod redo;
 mod resources;
 mod split;
+mod strips;
 mod symm;
 mod tiles;
 pub mod tiling;
@@ -34,7 +35,8 @@ mod tests;
 pub use footprint::Footprint;
 pub use problem::{Access, Operand, Part, Problem, Task};
 pub use resources::{Pace, Resources};
-pub use tiling::Tiling;
+pub use strips::Strips;
+pub use tiling::{TileSize, Tiling};
 pub use touched::touched;
 
 use crate::base::routine::Cut;
@@ -51,6 +53,8 @@ pub struct Plan {
     /// that shape if the memory permits, so that tiles lie in one block. May exceed the memory if the call runs out of
     /// core.
     pub footprints: Vec<Footprint>,
+    /// The tiles that are moved and kept together, if operands exceed the memory.
+    pub strips: Strips,
 }
 
 /// Cuts a problem into tasks. `fits` is false if
@@ -75,11 +79,15 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
         prefer: prefer.unwrap_or(DeviceId(0)),
         ..*machine
     };
-    let per_device = match problem.routine.record().signature.cut {
-        Cut::Product => gemm::lower(problem, machine),
-        Cut::Symmetric => symm::lower(problem, machine),
-        Cut::RankK => rank_k::lower(problem, machine),
-        Cut::Triangular => triangular::lower(problem, machine),
+    let cut = problem.routine.record().signature.cut;
+    let tiling = largest(cut)
+        .filter(|_| !nothing(problem))
+        .and_then(|shares| blocks::tiling(problem, machine, shares));
+    let per_device = match cut {
+        Cut::Product => gemm::lower(problem, machine, tiling),
+        Cut::Symmetric => symm::lower(problem, machine, tiling),
+        Cut::RankK => rank_k::lower(problem, machine, tiling),
+        Cut::Triangular => triangular::lower(problem, machine, tiling),
         Cut::PartsOfVector => level2::gemv(problem, machine),
         Cut::Panels => level2::ger(problem, machine),
         Cut::Matrices => level2::elementwise(problem, machine),
@@ -91,10 +99,12 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
         Some(lists) => {
             let tasks = merge(lists);
             let footprints = footprint::of(&tasks);
+            let strips = tiling.map_or_else(Strips::default, |t| Strips::of(&tasks, &t));
             Plan {
                 fits: true,
                 tasks,
                 footprints,
+                strips,
             }
         }
         None => Plan::default(),
@@ -105,18 +115,27 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
 /// that are not of level 3, and if [`lower`] would not fit.
 #[must_use]
 pub fn tilings(problem: &Problem, machine: &Resources) -> Vec<Tiling> {
-    let nothing = problem.m == 0 || problem.n == 0 || problem.k == 0;
-    if nothing || machine.devices == 0 || machine.devices > MAX_DEVICES {
+    if nothing(problem) || machine.devices == 0 || machine.devices > MAX_DEVICES {
         return Vec::new();
     }
-    let largest = match problem.routine.record().signature.cut {
-        Cut::Product => gemm::largest,
-        Cut::Symmetric => symm::largest,
-        Cut::RankK => rank_k::largest,
-        Cut::Triangular => triangular::largest,
-        _ => return Vec::new(),
-    };
-    blocks::tilings(problem, machine, largest)
+    let shares = largest(problem.routine.record().signature.cut);
+    shares.map_or_else(Vec::new, |shares| blocks::tilings(problem, machine, shares))
+}
+
+/// Whether no product is to be computed.
+fn nothing(problem: &Problem) -> bool {
+    problem.m == 0 || problem.n == 0 || problem.k == 0
+}
+
+/// What tells the largest share of a level-3 routine.
+fn largest(cut: Cut) -> Option<blocks::Shares> {
+    match cut {
+        Cut::Product => Some(gemm::largest),
+        Cut::Symmetric => Some(symm::largest),
+        Cut::RankK => Some(rank_k::largest),
+        Cut::Triangular => Some(triangular::largest),
+        _ => None,
+    }
 }
 
 /// Merges the task lists of the devices: next is always a task of the device that has got the least work so far, so that all

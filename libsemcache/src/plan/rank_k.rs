@@ -8,11 +8,11 @@
 //! squares of that order and products. A device owns contiguous columns of C, as many as make its share of the triangle
 //! as large as every other device's.
 
-use super::blocks::{self, Largest};
+use super::blocks::Largest;
 use super::problem::{Access, Part, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
-use super::tiling::Tiling;
+use super::tiling::{TileSize, Tiling};
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Uplo};
@@ -75,7 +75,11 @@ fn terms(p: &Problem) -> Vec<Term> {
     all.map(|of| term(of, ops)).collect()
 }
 
-pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
+pub(super) fn lower(
+    p: &Problem,
+    machine: &Resources,
+    tiling: Option<Tiling>,
+) -> Option<Vec<Vec<Task>>> {
     if p.n == 0 {
         return Some(Vec::new());
     }
@@ -83,10 +87,10 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
         return None;
     }
     let terms = terms(p);
-    let tiling = blocks::tiling(p, machine, largest)?;
-    let panels = panels(p, &machine.with_tile(tiling.tile));
+    let tiling = tiling?;
+    let panels = panels(p, machine, tiling.tile.n);
     let used = panels.len();
-    let depth = split::grid(p.k, tiling.tile);
+    let depth = split::grid(p.k, tiling.tile.k);
     let lists = panels
         .iter()
         .enumerate()
@@ -95,9 +99,10 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
 }
 
 /// The largest share of any device.
-pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Option<Largest> {
     let uplo = p.form.uplo;
-    let (panels, tile) = (panels(p, machine), machine.tile);
+    let tile = tile.n;
+    let panels = panels(p, machine, tile);
     let (m, n) = panels.iter().fold((0, 0), |(m, n), cols| {
         (m.max(rows_of(*cols, p.n, uplo).len), n.max(cols.len))
     });
@@ -125,13 +130,14 @@ pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
         elements: panels.iter().map(elements).max()?,
         products: terms(p).len(),
         triangle: false,
+        product: false,
     })
 }
 
 /// The columns of C for each device.
-fn panels(p: &Problem, machine: &Resources) -> Vec<Span> {
-    let parts = tiles::sharers(p.n, machine);
-    shares(p.n, parts, machine.tile, p.form.uplo, machine.fixed)
+fn panels(p: &Problem, machine: &Resources, tile: usize) -> Vec<Span> {
+    let parts = tiles::sharers(p.n, machine, tile);
+    shares(p.n, parts, tile, p.form.uplo, machine.fixed)
 }
 
 /// The rows of C that hold elements of the stored triangle in these columns.
@@ -217,8 +223,8 @@ fn panel(
     tiling: &Tiling,
 ) -> Vec<Task> {
     let uplo = p.form.uplo;
-    let own = cols.grid(tiling.tile);
-    let beside = beside(cols, p.n, uplo).grid(tiling.tile);
+    let own = cols.grid(tiling.tile.n);
+    let beside = beside(cols, p.n, uplo).grid(tiling.tile.n);
     let rows = match uplo {
         Uplo::Lower => [own.clone(), beside].concat(),
         Uplo::Upper => [beside, own.clone()].concat(),

@@ -76,11 +76,6 @@ impl Resources {
         }
     }
 
-    /// The same with another tile size.
-    pub(super) const fn with_tile(self, tile: usize) -> Resources {
-        Resources { tile, ..self }
-    }
-
     /// The device with index `i` of `used` devices: all are used from zero on, or the preferred one alone.
     pub(super) fn device(&self, i: usize, used: usize) -> DeviceId {
         if used == 1 {

@@ -6,28 +6,33 @@
 //! kernel; so that they are square, rows and columns of A are cut at the same places. Therefore a device gets whole
 //! columns of C if A stands on the left, whole rows if A stands on the right.
 
-use super::blocks::{self, Largest};
+use super::blocks::Largest;
 use super::problem::{Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
+use super::tiling::{TileSize, Tiling};
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
 
-pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
+pub(super) fn lower(
+    p: &Problem,
+    machine: &Resources,
+    tiling: Option<Tiling>,
+) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
     }
     let left = p.form.side == Side::Left;
     let (order, free) = tiles::extents(p);
-    let tiling = blocks::tiling(p, machine, largest)?;
-    let panels = tiles::shares(free, &machine.with_tile(tiling.tile));
+    let tiling = tiling?;
+    let panels = tiles::shares(free, machine, tiling.tile.m);
     let used = panels.len();
-    let along = split::grid(order, tiling.tile);
+    let along = split::grid(order, tiling.tile.m);
     let lists = panels.iter().enumerate().map(|(i, panel)| {
         let device = machine.device(i, used);
         let lines = tiles::turned(&along, i, used);
-        let across = panel.grid(tiling.tile);
+        let across = panel.grid(tiling.tile.m);
         let (rows, cols) = if left {
             (&lines, &across)
         } else {
@@ -43,12 +48,13 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
 }
 
 /// The largest share of any device.
-pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Option<Largest> {
+    let tile = tile.m;
     let (order, free) = tiles::extents(p);
-    let shares = tiles::shares(free, machine);
+    let shares = tiles::shares(free, machine, tile);
     let widest = shares.iter().map(|s| s.len).max()?;
-    let line = split::longest(order, machine.tile);
-    let across = Largest::longest_of(shares.iter().map(|s| s.len), machine.tile);
+    let line = split::longest(order, tile);
+    let across = Largest::longest_of(shares.iter().map(|s| s.len), tile);
     let (m, n) = if p.form.side == Side::Left {
         (order, widest)
     } else {
@@ -64,6 +70,7 @@ pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
             .saturating_add(m.saturating_mul(n).saturating_mul(2)),
         products: 1,
         triangle: false,
+        product: false,
     })
 }
 

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 mod gemmt;
 mod half;
 mod large;
+mod strips;
 mod vectors;
 
 const TWO: Value = Value { re: 2.0, im: 1.0 };

@@ -20,27 +20,31 @@
 
 use std::ops::Range;
 
-use super::blocks::{self, Largest};
+use super::blocks::Largest;
 use super::problem::{Access, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
-use super::tiling::Tiling;
+use super::tiling::{TileSize, Tiling};
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
 
 const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 
-pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
+pub(super) fn lower(
+    p: &Problem,
+    machine: &Resources,
+    tiling: Option<Tiling>,
+) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
     }
     let left = p.form.side == Side::Left;
     let (order, free) = tiles::extents(p);
-    let tiling = blocks::tiling(p, machine, largest)?;
-    let panels = tiles::shares(free, &machine.with_tile(tiling.tile));
+    let tiling = tiling?;
+    let panels = tiles::shares(free, machine, tiling.tile.m);
     let used = panels.len();
-    let mut lines = split::grid(order, tiling.tile);
+    let mut lines = split::grid(order, tiling.tile.m);
     if backwards(p) {
         lines.reverse();
     }
@@ -51,18 +55,19 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
             left,
             lines: &lines,
         };
-        list.tasks(&panel.grid(tiling.tile), &tiling)
+        list.tasks(&panel.grid(tiling.tile.m), &tiling)
     });
     Some(lists.collect())
 }
 
 /// The largest share of any device.
-pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Option<Largest> {
+    let tile = tile.m;
     let (order, free) = tiles::extents(p);
-    let shares = tiles::shares(free, machine);
+    let shares = tiles::shares(free, machine, tile);
     let widest = shares.iter().map(|s| s.len).max()?;
-    let line = split::longest(order, machine.tile);
-    let across = Largest::longest_of(shares.iter().map(|s| s.len), machine.tile);
+    let line = split::longest(order, tile);
+    let across = Largest::longest_of(shares.iter().map(|s| s.len), tile);
     // Here rows of tiles are the lines, whichever side A stands on.
     Some(Largest {
         m: order,
@@ -74,6 +79,7 @@ pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
             .saturating_add(order.saturating_mul(widest)),
         products: 1,
         triangle: true,
+        product: false,
     })
 }
 

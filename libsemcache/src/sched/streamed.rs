@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::base::{DeviceId, Rect};
 use crate::cache::task::Use;
-use crate::plan::{Access, Part, Plan, Problem, Task};
+use crate::plan::{Access, Part, Plan, Problem, Strips, Task};
 
 /// Runs of at least this many bytes are copied at the full rate of the link.
 const LONG_RUN: usize = 64 << 10;
@@ -36,8 +36,10 @@ pub struct StreamedWriteBack {
     panels: HashMap<PanelKey, Panel>,
     /// Pieces whose write-back is queued: operand and bytes.
     sent: Vec<(usize, Rect)>,
-    /// Whether each tile leaves alone, since others need its memory.
+    /// Whether each strip leaves alone, since others need its memory.
     each: bool,
+    /// The tiles that are kept together.
+    strips: Strips,
 }
 
 fn key(p: &Part) -> Key {
@@ -49,12 +51,13 @@ fn panel_key(task: &Task, p: &Part) -> PanelKey {
 }
 
 impl StreamedWriteBack {
-    /// Prepares the streamed write-back of the operands of a plan that `wanted` names. `each`: a tile leaves as soon as it is
+    /// Prepares the streamed write-back of the operands of a plan that `wanted` names. `each`: a strip leaves as soon as it is
     /// final, and does not wait for adjacent ones.
     #[must_use]
     pub fn new(plan: &Plan, wanted: &[usize], each: bool) -> Self {
         let mut streamed = Self {
             each,
+            strips: plan.strips.clone(),
             ..Self::default()
         };
         if wanted.is_empty() {
@@ -96,9 +99,14 @@ impl StreamedWriteBack {
             let o = &operands[part.operand];
             panel.left -= 1;
             panel.join(part.row, part.row + part.rows);
-            let all = panel.left == 0 || self.each;
+            let strip = self.strips.around(task.device, part);
+            let all = panel.left == 0;
             panel.ready.retain(|&(first, end)| {
-                let leaves = all || (end - first) * o.size >= LONG_RUN;
+                let long = match self.each {
+                    true => first <= strip.row && strip.row + strip.rows <= end,
+                    false => (end - first) * o.size >= LONG_RUN,
+                };
+                let leaves = all || long;
                 if leaves {
                     let rows = Part {
                         row: first,

@@ -1,0 +1,101 @@
+//! The strips of products.
+
+use super::*;
+use crate::plan::tiling::{Order, TileSize, Tiling};
+use crate::plan::{Part, tilings};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The strips of a plan by device, operand and first column: first row, rows and columns.
+type Found = BTreeMap<(DeviceId, usize, usize), BTreeSet<(usize, usize, usize)>>;
+
+/// Checks that each part lies in its strip, that strips of an operand do not overlap on a device, and that no two devices
+/// write one strip. Returns the bytes of the largest strip in device memory.
+fn strips(p: &Problem, plan: &Plan) -> usize {
+    let (mut found, mut largest) = (Found::new(), 0);
+    let mut written: BTreeMap<(usize, usize), DeviceId> = BTreeMap::new();
+    for task in &plan.tasks {
+        for part in &task.parts {
+            let strip: Part = plan.strips.around(task.device, part);
+            assert!(strip.covers(part) && (strip.col, strip.cols) == (part.col, part.cols));
+            let of = found.entry((task.device, strip.operand, strip.col));
+            of.or_default().insert((strip.row, strip.rows, strip.cols));
+            let column = (strip.rows * p.dtype.size()).next_multiple_of(256);
+            largest = largest.max(column * strip.cols);
+            if part.access != Access::Read {
+                let owner = written.entry((strip.row, strip.col)).or_insert(task.device);
+                assert_eq!(*owner, task.device, "two devices write a strip");
+            }
+        }
+    }
+    for of in found.values() {
+        let of: Vec<_> = of.iter().collect();
+        assert!(of.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "{of:?}");
+    }
+    largest
+}
+
+fn product(ops: (Op, Op), (m, n, k): (usize, usize, usize), beta: Value) -> Problem {
+    gemm(Dtype::D, ops, (m, n, k), beta)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #[test]
+    fn three_strips_of_every_tiling_fit(
+        ops in (proptest::sample::select(&OPS[..]), proptest::sample::select(&OPS[..])),
+        size in (1usize..9000, 1usize..9000, 1usize..9000),
+        devices in 1usize..4,
+        share in 2usize..90,
+    ) {
+        let p = product(ops, size, THREE);
+        let all: usize = p.operands.iter().map(|o| o.rows * o.cols * 8).sum();
+        let machine = resources(devices, 2048, (all / 100 * share / devices).max(3 << 19));
+        for tiling in tilings(&p, &machine).into_iter().filter(|t| !t.in_core) {
+            let plan = lower(&p, &Resources { tiling: Some(tiling), ..machine });
+            prop_assert!(plan.fits);
+            let largest = strips(&p, &plan);
+            prop_assert!(3 * largest <= machine.memory, "{tiling:?}: {largest} of {}", machine.memory);
+        }
+    }
+
+    #[test]
+    fn products_in_strips_equal_the_whole(
+        ops in (proptest::sample::select(&OPS[..]), proptest::sample::select(&OPS[..])),
+        size in (1usize..70, 1usize..70, 1usize..70),
+        devices in 1usize..4,
+        side in 2usize..9,
+        parts in 2usize..5,
+        blocks in (1usize..4, 1usize..4),
+    ) {
+        let strip = side * parts;
+        let mut machine = resources(devices, 64, 1000);
+        machine.tiling = Some(Tiling {
+            tile: TileSize {
+                m: if ops.0 == Op::None { strip } else { side },
+                n: side,
+                k: if ops.0 != Op::None && ops.1 == Op::None { strip } else { side },
+                strip,
+            },
+            block_rows: blocks.0,
+            block_cols: blocks.1,
+            order: [Order::ColumnsOfBlocks, Order::RowsOfBlocks][side % 2],
+            in_core: false,
+        });
+        let p = product(ops, size, THREE);
+        let plan = lower(&p, &machine);
+        check(&p, &plan, devices);
+        strips(&p, &plan);
+    }
+}
+
+/// A narrow product of long columns writes and reads columns of 64 KiB with little memory.
+#[test]
+fn a_narrow_product_moves_long_columns() {
+    use crate::base::work::RunShares;
+    let p = product((Op::None, Op::None), (16384, 16384, 512), Value::ZERO);
+    let mut machine = Resources::new(1, 2048, 256 << 20);
+    machine.pace.runs = RunShares([0.35, 0.58, 0.57, 0.84, 1.0]);
+    let first = tilings(&p, &machine)[0];
+    assert!(first.tile.strip >= 8192, "{first:?}");
+    assert!(first.tile.n < first.tile.strip);
+}
