@@ -11,6 +11,7 @@ pub mod maps;
 pub mod rect;
 pub mod routine;
 pub mod spans;
+pub mod tile;
 pub mod work;
 
 pub use dtype::{Dtype, Scalar, Value};
@@ -20,4 +21,5 @@ pub use rect::{Interval, Rect, RectSet};
 pub use routine::{Diag, Form, Op, Routine, Side, Uplo};
 pub use semcache_fault::page::Access;
 pub use spans::Spans;
+pub use tile::TileSize;
 pub use work::Work;

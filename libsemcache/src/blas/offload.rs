@@ -16,9 +16,9 @@ use super::checks::Item;
 use super::policy::{Policy, state};
 use super::sample::sample;
 use super::tiling::{self, Planned};
-use crate::base::Work;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceId, Dtype, Interval};
+use crate::base::{TileSize, Work};
 use crate::cache::call::Histories;
 use crate::cache::history::History;
 use crate::cache::hot::OPERANDS;
@@ -40,7 +40,7 @@ const EACH_S: f64 = 8e-6;
 pub(super) struct Spread {
     devices: usize,
     usable: usize,
-    tile: usize,
+    tile: TileSize,
     prefer: usize,
     calls: usize,
     /// Predicted seconds of all calls together, without the prediction error of earlier uses.
@@ -496,7 +496,7 @@ fn lower(
     policy: &Policy,
     rates: &Rates,
     devices: usize,
-    tile: usize,
+    tile: TileSize,
     prefer: usize,
 ) -> Option<Plan> {
     let mut resources = tiling::resources(policy, rates, problem, devices, tile);

@@ -6,11 +6,12 @@
 
 use super::policy::Policy;
 use super::tilings::{Chosen, Key};
+use crate::base::TileSize;
 use crate::model::decide::Planner;
 use crate::model::exec::row_s;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::{Choice, Fetch, tiles};
-use crate::plan::{self, Pace, Plan, Problem, Resources, TileSize};
+use crate::plan::{self, Pace, Plan, Problem, Resources};
 use crate::sched::memory::{schedule, schedule_in_core};
 
 /// Tasks of a given tile that are looked at.
@@ -40,7 +41,7 @@ impl<'a> Planned<'a> {
         usable: usize,
     ) -> Planned<'a> {
         let resources = || {
-            let tile = policy.tile.unwrap_or(2048);
+            let tile = TileSize::square(policy.tile.unwrap_or(2048));
             plain(policy, rates, problem, usable, tile)
         };
         let out_of_core = exceeds(policy, problem)
@@ -61,17 +62,22 @@ impl<'a> Planned<'a> {
     }
 
     /// The tile of a call whose operands fit. `None` if the first plan has more tasks than can be looked at in time.
-    fn in_core(&self, devices: usize, tile: Option<usize>, moved: &[Fetch]) -> Option<Chosen> {
+    fn in_core(&self, devices: usize, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Chosen> {
         let Problem { m, n, k, .. } = *self.problem;
         let device = self.rates.among(devices);
         let (mut best, mut compared): (Option<Choice>, usize) = (None, 0);
         let given = tile.is_some();
-        let candidates: Vec<usize> = match tile {
-            Some(tile) => vec![tile.max(1)],
-            None => tiles(m.max(n).max(k)).collect(),
+        let candidates: Vec<TileSize> = match tile {
+            Some(tile) => vec![tile],
+            None => {
+                let mut all: Vec<_> = tiles(m.max(n).max(k)).map(TileSize::square).collect();
+                all.extend(plan::strips_in_core(self.problem));
+                all.sort_by_key(|tile| tile.products(m, n, k));
+                all
+            }
         };
         for tile in candidates {
-            let tasks = TileSize::square(tile).products(m, n, k);
+            let tasks = tile.products(m, n, k);
             let call_s = best.map_or(0.0, |best| best.seconds);
             compared = compared.saturating_add(tasks.max(devices));
             // The tile may have been chosen before, within a hundredth of the call.
@@ -107,7 +113,7 @@ impl Planner for Planned<'_> {
         self.out_of_core.is_some()
     }
 
-    fn choice(&self, devices: usize, tile: Option<usize>, moved: &[Fetch]) -> Option<Choice> {
+    fn choice(&self, devices: usize, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Choice> {
         if self.out_of_core.is_some() || exceeds(self.policy, self.problem) {
             return self.out_of_core;
         }
@@ -128,7 +134,7 @@ pub(super) fn resources(
     rates: &Rates,
     problem: &Problem,
     devices: usize,
-    tile: usize,
+    tile: TileSize,
 ) -> Resources {
     let mut resources = plain(policy, rates, problem, devices, tile);
     if exceeds(policy, problem) {
@@ -143,10 +149,11 @@ fn plain(
     rates: &Rates,
     problem: &Problem,
     devices: usize,
-    tile: usize,
+    tile: TileSize,
 ) -> Resources {
     let (device, gemm) = (rates.among(devices), rates.device.gemm(problem.dtype));
-    let mut resources = Resources::new(devices, tile, policy.memory);
+    let mut resources = Resources::new(devices, 1, policy.memory);
+    resources.tile = tile;
     resources.fixed = policy.tile.is_some();
     resources.pace = Pace {
         products_per_s: gemm.peak_flops / 2.0 / problem.dtype.flop_factor(),
@@ -199,7 +206,7 @@ fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<Ch
                 continue;
             }
         }
-        let tiling = Some(tiling);
+        let (tile, tiling) = (tiling.tile, Some(tiling));
         let plan = plan::lower(
             problem,
             &Resources {
@@ -210,7 +217,6 @@ fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<Ch
         compared += plan.tasks.len();
         let seconds = predicted(problem, &plan, rates, &device, resources);
         if best.is_none_or(|best| seconds < best.choice.seconds) {
-            let tile = tiling.map_or(0, |t| t.tile.longest());
             let choice = Choice { tile, seconds };
             best = Some(Chosen { choice, tiling });
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use crate::base::{Dtype, Form, Op, Routine};
+use crate::base::{Dtype, Form, Op, Routine, TileSize};
 use crate::model::rates::Rates;
 use crate::model::select::{Choice, Fetch};
 use crate::plan::{Problem, Tiling};
@@ -24,7 +24,7 @@ pub(super) struct Key {
     sizes: [usize; 3],
     overwrites: bool,
     devices: usize,
-    tile: Option<usize>,
+    tile: Option<TileSize>,
     /// For each operand, sixteenths of it that are sent, and that are written back.
     moved: SmallVec<[(u32, u32); 3]>,
 }
@@ -33,7 +33,7 @@ impl Key {
     pub(super) fn new(
         problem: &Problem,
         devices: usize,
-        tile: Option<usize>,
+        tile: Option<TileSize>,
         moved: &[Fetch],
     ) -> Key {
         let class = |share: f64| (share * 16.0).round() as u32;
@@ -119,7 +119,7 @@ mod tests {
         let key = |devices, get| Key::new(&problem, devices, None, &[Fetch { get, set: 0.0 }]);
         let mut rates = Rates::h200(HostRates::of_cores(4));
         let choice = Choice {
-            tile: 1024,
+            tile: TileSize::square(1024),
             seconds: 1.0,
         };
         let chosen = Some(Chosen {

@@ -8,7 +8,7 @@ use super::exec::{device_s, host_s};
 use super::rates::Rates;
 use super::select::Choice;
 use crate::base::work::{GRAIN, LEAST_PANEL, Work};
-use crate::base::{Routine, Side};
+use crate::base::{Routine, Side, TileSize};
 use offload::{Offload, Uploads};
 pub use question::{Mode, OperandState, Planner, Question};
 
@@ -80,7 +80,7 @@ pub enum Decision {
         /// Number of devices: those with the lowest numbers, or the preferred one.
         devices: usize,
         /// Tile size for level 3.
-        tile: usize,
+        tile: TileSize,
         /// Predicted seconds on the devices, the write-back of results that the CPU is likely to read included.
         predicted_s: f64,
         /// Predicted seconds on the host, the write-back of stale operands included.
@@ -161,7 +161,7 @@ fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
     let worth = worth(&q.work);
     let of = |devices: usize| {
         let call = Offload::new(q, machine, devices.min(worth));
-        let choice = call.choice(q.tile, Uploads::Whole);
+        let choice = call.choice(q.tile.map(TileSize::square), Uploads::Whole);
         let amortised_s = call.choice(Some(choice.tile), Uploads::Shared).seconds;
         (devices, choice, amortised_s)
     };

@@ -5,7 +5,7 @@ use super::exec::{chain_s, device_s};
 use super::predict::{Pipeline, Stream};
 use super::rates::{DeviceRates, LinkRate};
 use crate::base::Side;
-use crate::base::Work;
+use crate::base::{TileSize, Work};
 
 /// Into how many pieces the longest dimension is cut by the tile sizes that are considered.
 const PIECES: [usize; 12] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64];
@@ -43,8 +43,8 @@ impl Fetch {
 /// A tile size and the predicted time with it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Choice {
-    /// Tile size in elements.
-    pub tile: usize,
+    /// Tile size.
+    pub tile: TileSize,
     /// Seconds, without the runtime's own time for the call.
     pub seconds: f64,
 }
@@ -104,7 +104,7 @@ impl<'a> Product<'a> {
         // Device memory holds three tiles of each operand: one in use, one arriving, one leaving.
         let most = ((memory as f64 / 9.0 / part.dtype.size() as f64).sqrt()) as usize;
         let choice = |tile| Choice {
-            tile,
+            tile: TileSize::square(tile),
             seconds: self.seconds(tile),
         };
         let fitting = tiles(longest).filter(|&tile| tile <= most).map(choice);
@@ -201,22 +201,22 @@ mod tests {
             select(&work, &COLD, devices, MEMORY)
         };
         let large = cold(16384, 1);
-        assert!((2048..8192).contains(&large.tile), "{large:?}");
+        assert!((2048..8192).contains(&large.tile.n), "{large:?}");
         // By hand, for T = 4096: 30 tiles of 2.43 ms, 34 kernels of 2.23 ms, 3 more tiles.
         let (work, machine) = (Work::gemm(Dtype::D, 16384, 16384, 16384), h200());
         let of_4096 = Product::new(&work, COLD, 1, &machine.device, machine.task_s).seconds(4096);
         assert!((of_4096 / 0.156 - 1.0).abs() < 0.02, "{of_4096}");
         assert!(large.seconds <= of_4096);
-        assert!(cold(4096, 1).tile < 4096);
+        assert!(cold(4096, 1).tile.n < 4096);
         assert!(cold(16384, 4).seconds < large.seconds);
-        assert!(cold(1000, 1).tile <= 1024);
+        assert!(cold(1000, 1).tile.n <= 1024);
     }
 
     #[test]
     fn resident_problems_are_not_cut_for_nothing() {
         let work = Work::gemm(Dtype::D, 8192, 8192, 8192);
         let choice = select(&work, &RESIDENT, 1, MEMORY);
-        assert_eq!(choice.tile, 8192);
+        assert_eq!(choice.tile.n, 8192);
         assert_eq!(choice.seconds, device_s(&work, &h200().device));
     }
 
@@ -224,10 +224,13 @@ mod tests {
     fn memory_limits_the_tile() {
         let work = Work::gemm(Dtype::D, 16384, 16384, 16384);
         for memory in [1 << 20, 9 * 8 * 1024 * 1024, 9 * 8 * 2048 * 2048] {
-            let tile = select(&work, &RESIDENT, 1, memory).tile;
+            let tile = select(&work, &RESIDENT, 1, memory).tile.n;
             assert!(tile == 256 || 9 * 8 * tile * tile <= memory);
         }
-        assert_eq!(select(&work, &RESIDENT, 1, 9 * 8 * 2048 * 2048).tile, 2048);
+        assert_eq!(
+            select(&work, &RESIDENT, 1, 9 * 8 * 2048 * 2048).tile.n,
+            2048
+        );
     }
 
     #[test]

@@ -9,8 +9,9 @@
 use super::problem::Problem;
 use super::resources::{MOST_TASKS, MOST_TASKS_AT_ALL, Resources};
 use super::split;
-use super::tiling::{Order, TileSize, Tiling};
-use crate::base::Op;
+use super::tiling::{Order, Tiling};
+use crate::base::routine::Cut;
+use crate::base::{Op, TileSize};
 use smallvec::{SmallVec, smallvec};
 
 /// Tiles per side of a block if the operands fit: then each arriving tile starts up to four kernels, and finished
@@ -27,8 +28,12 @@ const MOST_BLOCK: usize = 24;
 const LEAST_SLOTS: usize = 3;
 /// The most tiles along the longest dimension that are considered, as long as tiles need not be smaller to fit.
 const MOST_PIECES: usize = 96;
-/// Bytes of a column of a long strip: those of 64 KiB reach the rate of the link (see [`crate::base::work::RunShares`]).
-const STRIPS: [usize; 3] = [32 << 10, 64 << 10, usize::MAX];
+/// Bytes of a column that reach the full rate of the link (see [`crate::base::work::RunShares`]).
+const LONG_COLUMN: usize = 64 << 10;
+/// Bytes of the columns of strips that are tried out of core. Whole columns without gaps between them are the longest.
+const STRIPS: [usize; 3] = [LONG_COLUMN / 2, LONG_COLUMN, usize::MAX];
+/// How many tiles a strip has.
+const PARTS: [usize; 4] = [2, 4, 8, 16];
 /// The most tilings to choose from, and of one tile size.
 const MOST_TILINGS: usize = 32;
 const MOST_OF_A_SIZE: usize = 3;
@@ -136,22 +141,25 @@ pub(super) fn tilings(p: &Problem, machine: &Resources, shares: Shares) -> Vec<T
 }
 
 fn in_core(p: &Problem, machine: &Resources, shares: Shares) -> Option<Tiling> {
-    let largest = &shares(p, machine, &TileSize::square(machine.tile))?;
+    let largest = &shares(p, machine, &machine.tile)?;
     let usable = machine.memory - machine.memory / 10;
     if largest.elements.saturating_mul(p.dtype.size()) > usable {
         return None;
     }
+    let tile = wanted_tile(p, machine, largest);
+    // With strips one column of tiles of the output is finished after the other.
+    let block = if tile.in_strips() { 1 } else { BLOCK };
     Some(Tiling {
-        tile: wanted_tile(p, machine, largest),
-        block_rows: BLOCK,
-        block_cols: BLOCK,
+        tile,
+        block_rows: block,
+        block_cols: block,
         order: Order::ColumnsOfBlocks,
         in_core: true,
     })
 }
 
-/// The tile that was asked for, or the smallest multiple by a power of two that does not make too many tasks. A fixed tile
-/// does not depend on the devices' shares.
+/// The tile that was asked for, or square ones of a multiple by a power of two that does not make too many tasks. A fixed
+/// tile does not depend on the devices' shares.
 fn wanted_tile(p: &Problem, machine: &Resources, largest: &Largest) -> TileSize {
     let all = Largest {
         m: p.m,
@@ -163,11 +171,12 @@ fn wanted_tile(p: &Problem, machine: &Resources, largest: &Largest) -> TileSize 
         true => all.tasks(tile),
         false => largest.tasks(tile).saturating_mul(machine.devices),
     };
-    let mut side = machine.tile.max(1);
-    while tasks(&TileSize::square(side)) > MOST_TASKS {
+    let (mut tile, mut side) = (machine.tile, machine.tile.longest().max(1));
+    while tasks(&tile) > MOST_TASKS {
         side *= 2;
+        tile = TileSize::square(side);
     }
-    TileSize::square(side)
+    tile
 }
 
 /// Tilings for operands that exceed the memory, best first. The estimate that ranks them counts what is sent, the
@@ -195,7 +204,7 @@ fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(TileSize, Lar
         let slots = machine.memory / largest.slot(p, &tile).max(1);
         (slots >= LEAST_SLOTS).then_some((tile, largest))
     };
-    let Some(share) = shares(p, machine, &TileSize::square(machine.tile)) else {
+    let Some(share) = shares(p, machine, &machine.tile) else {
         return Vec::new();
     };
     if machine.fixed
@@ -210,11 +219,8 @@ fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(TileSize, Lar
         .collect();
     tiles.dedup();
     let squares = tiles.into_iter().map(TileSize::square);
-    let strips = if share.product {
-        strips(p, longest)
-    } else {
-        Vec::new()
-    };
+    let strips = STRIPS.iter().filter(|_| share.product);
+    let strips = strips.flat_map(|&column| in_strips(p, column));
     let mut sizes: Vec<_> = squares.chain(strips).filter_map(fits).collect();
     let mut tile = LEAST_TILE.min(longest.next_multiple_of(LEAST_TILE_AT_ALL));
     while sizes.is_empty() && tile >= LEAST_TILE_AT_ALL {
@@ -224,28 +230,29 @@ fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(TileSize, Lar
     sizes
 }
 
-/// Tile sizes of a product with long strips. Strips lie along the rows of the operands as stored; a dimension that is columns of
-/// no operand is cut into whole strips.
-fn strips(p: &Problem, longest: usize) -> Vec<TileSize> {
-    let (a_turned, b_turned) = (p.op_a != Op::None, p.op_b != Op::None);
-    let mut found = Vec::new();
-    for bytes in STRIPS {
-        let strip = (bytes / p.dtype.size()).min(longest);
-        for parts in [2, 4, 8, 16] {
-            let side = strip / parts / 64 * 64;
-            if side < LEAST_TILE {
-                break;
-            }
-            let strip = side * parts;
-            found.push(TileSize {
-                m: if a_turned { side } else { strip },
-                n: side,
-                k: if a_turned && !b_turned { strip } else { side },
-                strip,
-            });
-        }
+/// Tile sizes whose strips have columns of about this number of bytes, or of the longest dimension if that is shorter.
+fn in_strips(p: &Problem, column: usize) -> impl Iterator<Item = TileSize> {
+    let (size, ops) = (p.dtype.size(), (p.op_a, p.op_b));
+    let product = p.routine.record().signature.cut == Cut::Product;
+    let rows = (column / size).min(p.m.max(p.n).max(p.k));
+    let sides = PARTS.map(|parts| (parts, rows.div_ceil(parts).next_multiple_of(64)));
+    let sides = sides.into_iter().filter(|&(_, side)| side >= LEAST_TILE);
+    sides.map(move |(parts, side)| match product {
+        true => TileSize::long(side, parts, ops),
+        false => TileSize {
+            strip: side * parts,
+            ..TileSize::square(side)
+        },
+    })
+}
+
+/// The tile sizes in strips that are worth a look if all operands fit. A rank-k update would have to read its inputs once
+/// more for each column of tiles, or finish all of its output last.
+pub(super) fn strips_in_core(p: &Problem) -> Vec<TileSize> {
+    match p.routine.record().signature.cut {
+        Cut::RankK => Vec::new(),
+        _ => in_strips(p, LONG_COLUMN).collect(),
     }
-    found
 }
 
 /// A device's share, cut into tiles of one size.

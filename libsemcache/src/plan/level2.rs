@@ -113,7 +113,7 @@ pub(super) fn ger(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
 fn shares(p: &Problem, machine: &Resources, len: usize, least: usize) -> Vec<Span> {
     let bytes = p.m.saturating_mul(p.n).saturating_mul(p.dtype.size());
     let worth = split::sharers(bytes, machine.devices, machine.grain);
-    let used = split::sharers(len, worth, least.min(machine.tile));
+    let used = split::sharers(len, worth, least.min(machine.tile.n));
     split::share(len, used, least)
 }
 

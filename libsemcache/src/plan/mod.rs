@@ -36,11 +36,11 @@ pub use footprint::Footprint;
 pub use problem::{Access, Operand, Part, Problem, Task};
 pub use resources::{Pace, Resources};
 pub use strips::Strips;
-pub use tiling::{TileSize, Tiling};
+pub use tiling::Tiling;
 pub use touched::touched;
 
 use crate::base::routine::Cut;
-use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
+use crate::base::{DeviceId, TileSize, Value, ids::MAX_DEVICES};
 
 /// Tile tasks in the order in which they are to be issued, and the parts of operands that they use.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -125,6 +125,12 @@ pub fn tilings(problem: &Problem, machine: &Resources) -> Vec<Tiling> {
 /// Whether no product is to be computed.
 fn nothing(problem: &Problem) -> bool {
     problem.m == 0 || problem.n == 0 || problem.k == 0
+}
+
+/// The tile sizes in strips that are worth a look for operands that fit, of a level-3 routine.
+#[must_use]
+pub fn strips_in_core(problem: &Problem) -> Vec<TileSize> {
+    blocks::strips_in_core(problem)
 }
 
 /// What tells the largest share of a level-3 routine.

@@ -12,10 +12,10 @@ use super::blocks::Largest;
 use super::problem::{Access, Part, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
-use super::tiling::{TileSize, Tiling};
+use super::tiling::Tiling;
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
-use crate::base::{DeviceId, Op, Routine, Uplo};
+use crate::base::{DeviceId, Op, Routine, TileSize, Uplo};
 
 /// A tile that holds elements of the stored triangle, at one step of the inner dimension.
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! What a plan may count on.
 
 use super::tiling::Tiling;
-use crate::base::DeviceId;
 use crate::base::work::{GRAIN, RunShares};
+use crate::base::{DeviceId, TileSize};
 
 /// How fast the devices are, as far as the choice of tiles and blocks depends on it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -42,9 +42,9 @@ impl Pace {
 pub struct Resources {
     /// Number of devices; they are numbered from zero.
     pub devices: usize,
-    /// Tile size of level 3 in elements, for operands that fit into the memory. A plan uses a larger one if this one would
+    /// Tile size of level 3, for operands that fit into the memory. A plan uses a larger one if this one would
     /// cut the problem into more than `MOST_TASKS` tasks.
-    pub tile: usize,
+    pub tile: TileSize,
     /// Whether tiles have this size whatever the number of devices and the memory, as long as memory holds three tiles: so
     /// that the sums of a result are rounded alike.
     pub fixed: bool,
@@ -61,12 +61,12 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Resources with the model's grain; the first device is preferred.
+    /// Resources with square tiles and the model's grain; the first device is preferred.
     #[must_use]
     pub const fn new(devices: usize, tile: usize, memory: usize) -> Resources {
         Resources {
             devices,
-            tile,
+            tile: TileSize::square(tile),
             fixed: false,
             tiling: None,
             pace: Pace::USUAL,

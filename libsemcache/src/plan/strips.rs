@@ -21,7 +21,7 @@ impl Strips {
     /// The strips of a list of tasks, whose tiles are cut as the tiling says.
     pub(super) fn of(tasks: &[Task], tiling: &Tiling) -> Strips {
         let tile = tiling.tile;
-        if tiling.in_core || tile.strip <= tile.m.min(tile.n).min(tile.k) {
+        if !tile.in_strips() {
             return Strips::default();
         }
         let mut columns: HashMap<Column, Vec<(usize, usize)>> = HashMap::new();

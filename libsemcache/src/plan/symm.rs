@@ -10,10 +10,10 @@ use super::blocks::Largest;
 use super::problem::{Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
-use super::tiling::{TileSize, Tiling};
+use super::tiling::Tiling;
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
-use crate::base::{DeviceId, Op, Routine, Side, Uplo};
+use crate::base::{DeviceId, Op, Routine, Side, TileSize, Uplo};
 
 pub(super) fn lower(
     p: &Problem,

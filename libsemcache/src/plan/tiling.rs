@@ -1,45 +1,6 @@
 //! How a level-3 call is cut: tile size, blocks, and their order.
 
-/// The extents of the products of tiles, in elements, and of what is moved and kept of an operand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TileSize {
-    /// Rows of a tile of the output.
-    pub m: usize,
-    /// Columns of a tile of the output.
-    pub n: usize,
-    /// Length of the sums of one product of tiles.
-    pub k: usize,
-    /// Rows, as stored, of a *strip*: tiles of an operand that lie below each other are moved and kept together up to this
-    /// length, since the link is faster for longer columns. A strip is as wide as one tile and holds whole tiles.
-    pub strip: usize,
-}
-
-impl TileSize {
-    /// Tiles of equal sides, each a strip of its own.
-    #[must_use]
-    pub const fn square(side: usize) -> TileSize {
-        TileSize {
-            m: side,
-            n: side,
-            k: side,
-            strip: side,
-        }
-    }
-
-    /// The products of tiles in one of these sizes.
-    #[must_use]
-    pub fn products(&self, m: usize, n: usize, k: usize) -> usize {
-        m.div_ceil(self.m)
-            .saturating_mul(n.div_ceil(self.n))
-            .saturating_mul(k.div_ceil(self.k))
-    }
-
-    /// The longest side of a product of tiles.
-    #[must_use]
-    pub fn longest(&self) -> usize {
-        self.m.max(self.n).max(self.k)
-    }
-}
+use crate::base::TileSize;
 
 /// The order in which the blocks of a device's panel are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -237,10 +237,11 @@ fn used(plan: &Plan) -> Vec<DeviceId> {
 mod tests {
     use super::*;
     use crate::base::work::RunShares;
-    use crate::base::{Dtype, Form, Op, Routine, Side, Uplo, Value};
+    use crate::base::{Dtype, Form, Op, Routine, Side, TileSize, Uplo, Value};
     use crate::model::exec::row_s;
+    use crate::model::select::tiles;
     use crate::model::{HostRates, Rates};
-    use crate::plan::{Operand, Pace, Resources, lower, tilings};
+    use crate::plan::{Operand, Pace, Resources, lower, strips_in_core, tilings};
 
     fn problem(routine: Routine, (m, n, k): (usize, usize, usize), beta: Value) -> Problem {
         let matrix = |r, c| Operand::matrix(r, c, r);
@@ -377,6 +378,43 @@ mod tests {
                     least = least.min(s.seconds);
                 }
             }
+        }
+    }
+
+    /// Operands that fit, from and to the host.
+    #[test]
+    fn long_columns_hide_more_of_the_copies() {
+        use Routine::{Gemm, Symm, Trmm};
+        let rates = Rates::h200(HostRates::of_cores(16)).device;
+        let out = Fetch { get: 0.0, set: 1.0 };
+        let seconds = |p: &Problem, tile: TileSize, moved: &[Fetch]| {
+            let mut r = Resources::new(1, 1, 80 << 30);
+            r.tile = tile;
+            let plan = lower(p, &r);
+            let schedule = schedule_in_core(p, &plan, &rates, 1, moved);
+            schedule.expect("memory for all").seconds
+        };
+        for (routine, n, most) in [
+            (Gemm, 2048, 0.8),
+            (Gemm, 4096, 0.7),
+            (Symm, 4096, 0.8),
+            (Trmm, 4096, 0.95),
+        ] {
+            let p = problem(routine, (n, n, n), Value::ZERO);
+            let mut moved = vec![Fetch { get: 1.0, set: 0.0 }; p.operands.len()];
+            moved[p.operands.len() - 1] = if routine == Trmm { Fetch::ALL } else { out };
+            let least = |tiles: Vec<TileSize>| {
+                let tiles = tiles.into_iter().filter(|t| t.products(n, n, n) <= 128);
+                tiles
+                    .map(|t| seconds(&p, t, &moved))
+                    .fold(f64::INFINITY, f64::min)
+            };
+            let squares = least(tiles(n).map(TileSize::square).collect());
+            let strips = least(strips_in_core(&p));
+            assert!(
+                strips < most * squares,
+                "{routine:?} {n}: {strips} {squares}"
+            );
         }
     }
 }

@@ -116,20 +116,18 @@ pub fn run(
         let mut uses: Vec<Use> = task
             .parts
             .iter()
-            .map(|p| match tiles {
-                None => {
-                    let footprint = footprints.of(task.device, p.operand);
-                    use_of(problem, &task.kernel, operands, p, footprint)
+            .map(|p| {
+                let strip = plan.strips.around(task.device, p);
+                let strip = problem.bytes(&strip, operands[p.operand].view.start);
+                let footprint = match tiles {
+                    None => footprints.of(task.device, p.operand),
+                    Some(_) => Some(strip),
+                };
+                let mut tile = use_of(problem, &task.kernel, operands, p, footprint);
+                if p.access == Access::Read && strip != tile.view {
+                    tile.touched = vec![(strip, Access::Read)];
                 }
-                Some(_) => {
-                    let strip = plan.strips.around(task.device, p);
-                    let strip = problem.bytes(&strip, operands[p.operand].view.start);
-                    let mut tile = use_of(problem, &task.kernel, operands, p, Some(strip));
-                    if p.access == Access::Read && strip != tile.view {
-                        tile.touched = vec![(strip, Access::Read)];
-                    }
-                    tile
-                }
+                tile
             })
             .collect();
         if let Out::At(results) = out {
@@ -211,11 +209,11 @@ impl Footprints {
 mod tests {
     use super::*;
     use crate::base::counters::COUNTERS;
-    use crate::base::{Dtype, Form, Op, Routine, Value};
+    use crate::base::{Dtype, Form, Op, Routine, TileSize, Value};
     use crate::device::sim::{SimConfig, SimMachine};
     use crate::model::{HostRates, Rates};
     use crate::plan::tiling::Order;
-    use crate::plan::{Operand as Shape, Resources, TileSize, Tiling, lower};
+    use crate::plan::{Operand as Shape, Resources, Tiling, lower};
     use crate::protect::WriteThroughGate;
 
     const SIZES: [usize; 3] = [88, 72, 95];

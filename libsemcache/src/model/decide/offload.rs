@@ -1,8 +1,7 @@
 //! The predicted time of a call on devices, with all transfers that it causes.
 
 use super::question::{OperandState, Question};
-use crate::base::Side;
-use crate::base::Work;
+use crate::base::{Side, TileSize, Work};
 use crate::model::exec::device_s;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::{Choice, Fetch, Product};
@@ -63,11 +62,11 @@ impl<'a> Offload<'a> {
 
     /// The given tile, or the best one, and the predicted seconds of the call with that tile: by the timeline of its plan
     /// where there is a planner, else by CoCoPeLia's equations.
-    pub(super) fn choice(&self, tile: Option<usize>, uploads: Uploads) -> Choice {
+    pub(super) fn choice(&self, tile: Option<TileSize>, uploads: Uploads) -> Choice {
         let closed_form = || match places(&self.q.work, self.q.operands) {
             Some(places) => self.product(places, tile, uploads),
             None => Choice {
-                tile: tile.unwrap_or(PLAIN_TILE),
+                tile: tile.unwrap_or(TileSize::square(PLAIN_TILE)),
                 seconds: self.one_kernel(uploads),
             },
         };
@@ -106,7 +105,7 @@ impl<'a> Offload<'a> {
     fn product(
         &self,
         [a, b, c]: [Option<&OperandState<'_>>; 3],
-        tile: Option<usize>,
+        tile: Option<TileSize>,
         uploads: Uploads,
     ) -> Choice {
         let work = &self.q.work;
@@ -126,7 +125,7 @@ impl<'a> Offload<'a> {
         match tile {
             Some(tile) => Choice {
                 tile,
-                seconds: product.seconds(tile),
+                seconds: product.seconds(tile.longest()),
             },
             None => product.select(self.q.memory),
         }

@@ -1,6 +1,6 @@
 //! What is asked before a call, and what must be known for that.
 
-use crate::base::Work;
+use crate::base::{TileSize, Work};
 use crate::model::select::{Choice, Fetch};
 
 /// `SEMCACHE_OFFLOAD`.
@@ -56,7 +56,7 @@ pub trait Planner: std::fmt::Debug {
     fn exceeds(&self) -> bool;
     /// The tile and the seconds of the call on this many devices, `moved` being how much of each operand has to be sent and
     /// written back. With `tile`, that tile. `None`: one task, or more than can be looked at in time.
-    fn choice(&self, devices: usize, tile: Option<usize>, moved: &[Fetch]) -> Option<Choice>;
+    fn choice(&self, devices: usize, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Choice>;
 }
 
 /// What the model needs to know of a call.

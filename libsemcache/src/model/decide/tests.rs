@@ -50,7 +50,9 @@ fn decided(q: &Question<'_>) -> Decision {
     decide(q, &h200(), &Floor::default())
 }
 fn seconds(q: &Question<'_>, uploads: Uploads) -> f64 {
-    Offload::new(q, &h200(), 1).choice(q.tile, uploads).seconds
+    Offload::new(q, &h200(), 1)
+        .choice(q.tile.map(TileSize::square), uploads)
+        .seconds
 }
 fn offloads(q: &Question<'_>) -> bool {
     matches!(decided(q), Decision::Offload { .. })
@@ -109,7 +111,7 @@ fn large_products_offload_also_cold() {
         else {
             panic!("offloads {n}");
         };
-        assert!(predicted_s < host_s && tile < 8192);
+        assert!(predicted_s < host_s && tile.n < 8192);
         let eight = Question {
             devices: 8,
             ..ask(work, &o)
@@ -388,13 +390,13 @@ impl Planner for Fixed {
         self.exceeds
     }
 
-    fn choice(&self, _: usize, tile: Option<usize>, moved: &[Fetch]) -> Option<Choice> {
+    fn choice(&self, _: usize, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Choice> {
         assert_eq!(
             moved.iter().map(|m| m.get).collect::<Vec<_>>(),
             [1.0, 1.0, 0.0]
         );
         Some(Choice {
-            tile: tile.unwrap_or(1024),
+            tile: tile.unwrap_or(TileSize::square(1024)),
             seconds: self.seconds,
         })
     }
@@ -417,7 +419,9 @@ fn the_timelines_prediction_counts() {
             let t = self::seconds(&q, Uploads::Whole);
             assert!(t > last && t > seconds && t < seconds * 1.01, "{t}");
             last = t;
-            assert!(matches!(decided(&q), Decision::Offload { tile: 1024, .. }));
+            assert!(
+                matches!(decided(&q), Decision::Offload { tile, .. } if tile == TileSize::square(1024))
+            );
         }
     }
 }
@@ -430,7 +434,9 @@ fn the_users_tile_is_kept() {
         tile: Some(1000),
         ..ask(Work::gemm(Dtype::D, 4096, 4096, 4096), &o)
     };
-    assert!(matches!(decided(&q), Decision::Offload { tile: 1000, .. }));
+    assert!(
+        matches!(decided(&q), Decision::Offload { tile, .. } if tile == TileSize::square(1000))
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The strips of products.
 
 use super::*;
-use crate::plan::tiling::{Order, TileSize, Tiling};
+use crate::base::TileSize;
+use crate::plan::tiling::{Order, Tiling};
 use crate::plan::{Part, tilings};
 use std::collections::{BTreeMap, BTreeSet};
 
