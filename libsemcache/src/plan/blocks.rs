@@ -225,6 +225,9 @@ fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(TileSize, Lar
     let mut tile = LEAST_TILE.min(longest.next_multiple_of(LEAST_TILE_AT_ALL));
     while sizes.is_empty() && tile >= LEAST_TILE_AT_ALL {
         sizes.extend(fits(TileSize::square(tile)));
+        // Strips of the same area.
+        let long = TileSize::long(tile / 2, 4, (p.op_a, p.op_b));
+        sizes.extend(Some(long).filter(|_| share.product).and_then(fits));
         tile -= LEAST_TILE_AT_ALL;
     }
     sizes
