@@ -48,6 +48,12 @@ impl TileSize {
         self.strip > self.m.min(self.n).min(self.k)
     }
 
+    /// The rows of a strip at most: the last tile of a dimension may be longer by a quarter.
+    #[must_use]
+    pub fn longest_strip(&self) -> usize {
+        self.strip + self.m.min(self.n).min(self.k) / 4
+    }
+
     /// The longest side of a product of tiles.
     #[must_use]
     pub fn longest(&self) -> usize {

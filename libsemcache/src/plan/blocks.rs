@@ -55,8 +55,8 @@ pub(super) struct Largest {
     pub(super) products: usize,
     /// Whether each line of tiles of the output depends on the lines before it, and on those only.
     pub(super) triangle: bool,
-    /// Whether the routine is a plain product, whose tiles need not be square.
-    pub(super) product: bool,
+    /// The transpositions of the two inputs of a product, if the routine's tiles need not be square.
+    pub(super) ops: Option<(Op, Op)>,
 }
 
 impl Largest {
@@ -70,20 +70,22 @@ impl Largest {
 
     /// Rows and columns of the largest strips of the operands, as stored: of the first input, the second input and the
     /// output of a product; of other routines, whose inputs are stored transposed or mirrored, of any operand.
-    fn strips(&self, p: &Problem, tile: &TileSize) -> SmallVec<[(usize, usize); 6]> {
+    fn strips(&self, tile: &TileSize) -> SmallVec<[(usize, usize); 6]> {
         let [m, n, k] = self.longest;
-        // The longest tile and others above it, but no more rows than the operand has.
         let tall = |longest: usize, all: usize, piece: usize| {
-            let others = tile.strip.saturating_sub(piece) / piece.max(1) * piece;
-            longest.saturating_add(others).min(all)
+            if tile.strip > piece {
+                tile.longest_strip().min(all)
+            } else {
+                longest
+            }
         };
         let tall_m = tall(m, self.m, tile.m);
         let tall_n = tall(n, self.n, tile.n);
         let tall_k = tall(k, self.k, tile.k);
-        if self.product {
+        if let Some((op_a, op_b)) = self.ops {
             let stored = |op, plain, turned| if op == Op::None { plain } else { turned };
-            let a = stored(p.op_a, (tall_m, k), (tall_k, m));
-            let b = stored(p.op_b, (tall_k, n), (tall_n, k));
+            let a = stored(op_a, (tall_m, k), (tall_k, m));
+            let b = stored(op_b, (tall_k, n), (tall_n, k));
             return smallvec![a, b, (tall_m, n)];
         }
         smallvec![
@@ -109,7 +111,7 @@ impl Largest {
             };
             column.saturating_mul(cols).next_multiple_of(256)
         };
-        let strips = self.strips(p, tile);
+        let strips = self.strips(tile);
         strips.iter().map(area).max().unwrap_or(0)
     }
 
@@ -219,43 +221,43 @@ fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(TileSize, Lar
         .collect();
     tiles.dedup();
     let squares = tiles.into_iter().map(TileSize::square);
-    let strips = STRIPS.iter().filter(|_| share.product);
-    let strips = strips.flat_map(|&column| in_strips(p, column));
+    let strips = STRIPS.iter().filter(|_| share.ops.is_some());
+    let strips = strips.flat_map(|&column| in_strips(p, column, share.ops));
     let mut sizes: Vec<_> = squares.chain(strips).filter_map(fits).collect();
     let mut tile = LEAST_TILE.min(longest.next_multiple_of(LEAST_TILE_AT_ALL));
     while sizes.is_empty() && tile >= LEAST_TILE_AT_ALL {
         sizes.extend(fits(TileSize::square(tile)));
         // Strips of the same area.
-        let long = TileSize::long(tile / 2, 4, (p.op_a, p.op_b));
-        sizes.extend(Some(long).filter(|_| share.product).and_then(fits));
+        let long = share.ops.map(|ops| TileSize::long(tile / 2, 4, ops));
+        sizes.extend(long.and_then(fits));
         tile -= LEAST_TILE_AT_ALL;
     }
     sizes
 }
 
 /// Tile sizes whose strips have columns of about this number of bytes, or of the longest dimension if that is shorter.
-fn in_strips(p: &Problem, column: usize) -> impl Iterator<Item = TileSize> {
-    let (size, ops) = (p.dtype.size(), (p.op_a, p.op_b));
-    let product = p.routine.record().signature.cut == Cut::Product;
-    let rows = (column / size).min(p.m.max(p.n).max(p.k));
+fn in_strips(p: &Problem, column: usize, ops: Option<(Op, Op)>) -> impl Iterator<Item = TileSize> {
+    let rows = (column / p.dtype.size()).min(p.m.max(p.n).max(p.k));
     let sides = PARTS.map(|parts| (parts, rows.div_ceil(parts).next_multiple_of(64)));
     let sides = sides.into_iter().filter(|&(_, side)| side >= LEAST_TILE);
-    sides.map(move |(parts, side)| match product {
-        true => TileSize::long(side, parts, ops),
-        false => TileSize {
+    sides.map(move |(parts, side)| match ops {
+        Some(ops) => TileSize::long(side, parts, ops),
+        None => TileSize {
             strip: side * parts,
             ..TileSize::square(side)
         },
     })
 }
 
-/// The tile sizes in strips that are worth a look if all operands fit. A rank-k update would have to read its inputs once
-/// more for each column of tiles, or finish all of its output last.
+/// The tile sizes in strips that are worth a look if all operands fit.
 pub(super) fn strips_in_core(p: &Problem) -> Vec<TileSize> {
-    match p.routine.record().signature.cut {
-        Cut::RankK => Vec::new(),
-        _ => in_strips(p, LONG_COLUMN).collect(),
-    }
+    let ops = match p.routine.record().signature.cut {
+        Cut::Product => Some((p.op_a, p.op_b)),
+        // The first column of tiles needs all of the input, so little of the work would overlap with its upload.
+        Cut::RankK => return Vec::new(),
+        _ => None,
+    };
+    in_strips(p, LONG_COLUMN, ops).collect()
 }
 
 /// A device's share, cut into tiles of one size.
@@ -286,15 +288,15 @@ impl Shape<'_> {
         let Largest { m, n, k, .. } = *largest;
         let (output, size) = (p.operands.len() - 1, p.dtype.size());
         let pace = &machine.pace;
-        let strips = largest.strips(p, tile);
+        let strips = largest.strips(tile);
         let copy_s = |operand: usize, elements: usize| {
-            let run = match largest.product {
+            // Both inputs of a rank-k update are one.
+            let stored = &p.operands[[0, output - 1, output][operand]];
+            let run = match largest.ops {
                 // Whole columns without gaps between them are one run.
-                true if strips[operand].0 == p.operands[operand].ld => {
-                    strips[operand].0 * strips[operand].1
-                }
-                true => strips[operand].0,
-                false => tile.strip,
+                Some(_) if strips[operand].0 == stored.ld => strips[operand].0 * strips[operand].1,
+                Some(_) => strips[operand].0,
+                None => tile.strip,
             };
             let rate = pace.bytes_per_s * pace.runs.of(run * size);
             elements as f64 * size as f64 / rate
@@ -319,7 +321,9 @@ impl Shape<'_> {
             slots: machine.memory / largest.slot(p, tile).max(1),
             tiles: [(m, tile.m), (n, tile.n), (k, tile.k)]
                 .map(|(len, tile)| split::pieces(len, tile).max(1)),
-            deep: [deep(p.op_a != Op::None), deep(p.op_b == Op::None)],
+            deep: largest.ops.map_or([1, 1], |(op_a, op_b)| {
+                [deep(op_a != Op::None), deep(op_b == Op::None)]
+            }),
             copy_s: [copy_s(0, tm * tk), copy_s(1, tk * tn), copy_s(2, tm * tn)],
             kernel_s: pairs / (pace.products_per_s * efficiency) + pace.launch_s,
             update: p.fetches(output),

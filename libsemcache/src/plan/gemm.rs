@@ -64,7 +64,7 @@ pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Opti
             .saturating_add(area(m, n)),
         products: 1,
         triangle: false,
-        product: true,
+        ops: Some((p.op_a, p.op_b)),
     })
 }
 

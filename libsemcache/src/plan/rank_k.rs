@@ -101,11 +101,15 @@ pub(super) fn lower(
 /// The largest share of any device.
 pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Option<Largest> {
     let uplo = p.form.uplo;
-    let tile = tile.n;
-    let panels = panels(p, machine, tile);
+    let panels = panels(p, machine, tile.n);
     let (m, n) = panels.iter().fold((0, 0), |(m, n), cols| {
         (m.max(rows_of(*cols, p.n, uplo).len), n.max(cols.len))
     });
+    // Rows are cut like the columns of all devices, or lie beside these.
+    let rows = panels
+        .iter()
+        .flat_map(|cols| [cols.len, beside(*cols, p.n, uplo).len]);
+    let rows = Largest::longest_of(rows, tile.n);
     let inputs = p.operands.len() - 1;
     let elements = |cols: &Span| {
         let rows = rows_of(*cols, p.n, uplo).len;
@@ -116,21 +120,19 @@ pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Opti
         m,
         n,
         k: p.k,
-        // Rows are cut like the columns of all devices, or lie beside these.
         longest: [
-            Largest::longest_of(
-                panels
-                    .iter()
-                    .flat_map(|cols| [cols.len, beside(*cols, p.n, uplo).len]),
-                tile,
-            ),
-            Largest::longest_of(panels.iter().map(|cols| cols.len), tile),
-            split::longest(p.k, tile),
+            if tile.m > tile.n {
+                tile.longest_strip().min(m)
+            } else {
+                rows
+            },
+            Largest::longest_of(panels.iter().map(|cols| cols.len), tile.n),
+            split::longest(p.k, tile.k),
         ],
         elements: panels.iter().map(elements).max()?,
         products: terms(p).len(),
         triangle: false,
-        product: false,
+        ops: terms(p).first().map(|term| term.ops),
     })
 }
 
@@ -223,16 +225,21 @@ fn panel(
     tiling: &Tiling,
 ) -> Vec<Task> {
     let uplo = p.form.uplo;
-    let own = cols.grid(tiling.tile.n);
-    let beside = beside(cols, p.n, uplo).grid(tiling.tile.n);
+    let tile = &tiling.tile;
+    let own = cols.grid(tile.n);
+    let beside = beside(cols, p.n, uplo).grid(tile.n);
     let rows = match uplo {
         Uplo::Lower => [own.clone(), beside].concat(),
         Uplo::Upper => [beside, own.clone()].concat(),
     };
+    let rows = match tile.m > tile.n {
+        true => split::joined(&rows, tile.m, tile.longest_strip()),
+        false => rows,
+    };
     let mut tasks = Vec::new();
     tiles::visit(&rows, &own, depth.len(), tiling, |row, col, step| {
         let is_stored = match uplo {
-            Uplo::Lower => row.start >= col.start,
+            Uplo::Lower => row.end() > col.start,
             Uplo::Upper => row.start <= col.start,
         };
         if is_stored {
@@ -249,12 +256,39 @@ fn panel(
     tasks
 }
 
-/// The tasks that update one tile of C.
+/// The tasks that update the stored elements of one tile of C, which may have more rows than columns.
 fn update(p: &Problem, terms: &[Term], cell: Cell, tasks: &mut Vec<Task>) {
-    if cell.row != cell.col {
+    let (row, col) = (cell.row, cell.col);
+    if row.start >= col.end() || row.end() <= col.start {
         products(p, terms, cell, tasks);
         return;
     }
+    let beside = match p.form.uplo {
+        Uplo::Lower => Span {
+            start: col.end(),
+            len: row.end() - col.end(),
+        },
+        Uplo::Upper => Span {
+            start: row.start,
+            len: col.start - row.start,
+        },
+    };
+    square(p, terms, Cell { row: col, ..cell }, tasks);
+    if beside.len > 0 {
+        products(
+            p,
+            terms,
+            Cell {
+                row: beside,
+                ..cell
+            },
+            tasks,
+        );
+    }
+}
+
+/// The tasks that update a tile on the diagonal of C.
+fn square(p: &Problem, terms: &[Term], cell: Cell, tasks: &mut Vec<Task>) {
     let most = p.routine.record().signature.most_order;
     for block in blocks(cell.row, most) {
         let square = Cell {

@@ -48,6 +48,25 @@ pub(super) fn grid(len: usize, tile: usize) -> Vec<Span> {
         .collect()
 }
 
+/// Adjacent pieces that begin between the same multiples of `len`, joined as long as they are no longer than `most`. The
+/// multiples count from zero, so that devices which share an input cut it at the same places.
+pub(super) fn joined(pieces: &[Span], len: usize, most: usize) -> Vec<Span> {
+    let mut found: Vec<Span> = Vec::new();
+    for piece in pieces {
+        match found.last_mut() {
+            Some(last)
+                if last.end() == piece.start
+                    && last.start / len == piece.start / len
+                    && last.len + piece.len <= most =>
+            {
+                last.len += piece.len;
+            }
+            _ => found.push(*piece),
+        }
+    }
+    found
+}
+
 /// The longest piece that [`grid`] makes.
 pub(super) fn longest(len: usize, tile: usize) -> usize {
     grid_tail(len, tile).max(tile.min(len))

@@ -24,6 +24,7 @@ impl Strips {
         if !tile.in_strips() {
             return Strips::default();
         }
+        let most = tile.longest_strip();
         let mut columns: HashMap<Column, Vec<(usize, usize)>> = HashMap::new();
         for task in tasks {
             for part in &task.parts {
@@ -35,14 +36,20 @@ impl Strips {
         for (column, mut parts) in columns {
             parts.sort_unstable();
             parts.dedup();
-            for strip in
-                parts.chunk_by(|a, b| a.0 + a.1 == b.0 && a.0 / tile.strip == b.0 / tile.strip)
-            {
-                let (Some(first), Some(last)) = (strip.first(), strip.last()) else {
-                    continue;
-                };
-                let rows = (first.0, last.0 + last.1 - first.0);
+            // As `split::joined`, of parts that may also overlap.
+            let mut rest = &parts[..];
+            while let Some(&(start, _)) = rest.first() {
+                let mut end = start;
+                let joined = rest.iter().take_while(|&&(row, rows)| {
+                    let near = row <= end && row / tile.strip == start / tile.strip;
+                    let joins = row == start || near && row + rows - start <= most;
+                    end = if joins { end.max(row + rows) } else { end };
+                    joins
+                });
+                let (strip, behind) = rest.split_at(joined.count());
+                let rows = (start, end - start);
                 strips.extend(strip.iter().map(|part| ((column, part.0), rows)));
+                rest = behind;
             }
         }
         Strips(strips)

@@ -70,7 +70,7 @@ pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Opti
             .saturating_add(m.saturating_mul(n).saturating_mul(2)),
         products: 1,
         triangle: false,
-        product: false,
+        ops: None,
     })
 }
 

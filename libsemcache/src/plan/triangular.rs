@@ -79,7 +79,7 @@ pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Opti
             .saturating_add(order.saturating_mul(widest)),
         products: 1,
         triangle: true,
-        product: false,
+        ops: None,
     })
 }
 

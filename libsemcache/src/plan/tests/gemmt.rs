@@ -5,7 +5,7 @@ use crate::base::{Dtype, Form, Op, Routine, Uplo, Value};
 use crate::plan::executor::check;
 use crate::plan::{Operand, Problem, Resources, lower};
 
-fn problem(
+pub(super) fn problem(
     dtype: Dtype,
     uplo: Uplo,
     (op_a, op_b): (Op, Op),

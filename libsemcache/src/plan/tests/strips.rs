@@ -28,27 +28,66 @@ fn strips(p: &Problem, plan: &Plan) -> usize {
             }
         }
     }
-    for of in found.values() {
+    // The kernel of gemmt takes tiles on the diagonal in squares of its own.
+    for of in found.values().filter(|_| p.routine != Routine::Gemmt) {
         let of: Vec<_> = of.iter().collect();
         assert!(of.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "{of:?}");
     }
     largest
 }
 
-fn product(ops: (Op, Op), (m, n, k): (usize, usize, usize), beta: Value) -> Problem {
-    gemm(Dtype::D, ops, (m, n, k), beta)
+/// A product or the update of a triangle, and the transpositions of its two inputs.
+fn problem(
+    routine: Routine,
+    ops: (Op, Op),
+    uplo: Uplo,
+    dtype: Dtype,
+    size: (usize, usize, usize),
+) -> (Problem, (Op, Op)) {
+    let form = Form {
+        uplo,
+        ..Form::default()
+    };
+    match routine {
+        Routine::Gemm => (gemm(dtype, ops, size, THREE), ops),
+        Routine::Gemmt => (
+            gemmt::problem(dtype, uplo, ops, (size.1, size.2), THREE),
+            ops,
+        ),
+        _ => {
+            let p = level3(routine, dtype, form, ops.0, size, (TWO, THREE));
+            let other = if p.op_a == Op::None {
+                Op::Trans
+            } else {
+                Op::None
+            };
+            let ops = (p.op_a, other);
+            (p, ops)
+        }
+    }
 }
 
+const ROUTINES: [Routine; 6] = [
+    Routine::Gemm,
+    Routine::Gemmt,
+    Routine::Syrk,
+    Routine::Herk,
+    Routine::Syr2k,
+    Routine::Her2k,
+];
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
     #[test]
     fn three_strips_of_every_tiling_fit(
+        routine in proptest::sample::select(&ROUTINES[..]),
         ops in (proptest::sample::select(&OPS[..]), proptest::sample::select(&OPS[..])),
+        uplo in proptest::sample::select(&[Uplo::Lower, Uplo::Upper][..]),
         size in (1usize..9000, 1usize..9000, 1usize..9000),
         devices in 1usize..4,
         share in 2usize..90,
     ) {
-        let p = product(ops, size, THREE);
+        let (p, _) = problem(routine, ops, uplo, Dtype::D, size);
         let all: usize = p.operands.iter().map(|o| o.rows * o.cols * 8).sum();
         let machine = resources(devices, 2048, (all / 100 * share / devices).max(3 << 19));
         for tiling in tilings(&p, &machine).into_iter().filter(|t| !t.in_core) {
@@ -58,31 +97,29 @@ proptest! {
             prop_assert!(3 * largest <= machine.memory, "{tiling:?}: {largest} of {}", machine.memory);
         }
     }
+}
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn products_in_strips_equal_the_whole(
+    fn tiles_in_strips_equal_the_whole(
+        routine in proptest::sample::select(&ROUTINES[..]),
         ops in (proptest::sample::select(&OPS[..]), proptest::sample::select(&OPS[..])),
+        uplo in proptest::sample::select(&[Uplo::Lower, Uplo::Upper][..]),
         size in (1usize..70, 1usize..70, 1usize..70),
         devices in 1usize..4,
-        side in 2usize..9,
-        parts in 2usize..5,
+        (side, parts) in (2usize..9, 2usize..5),
         blocks in (1usize..4, 1usize..4),
     ) {
-        let strip = side * parts;
+        let (p, ops) = problem(routine, ops, uplo, Dtype::Z, size);
         let mut machine = resources(devices, 64, 1000);
         machine.tiling = Some(Tiling {
-            tile: TileSize {
-                m: if ops.0 == Op::None { strip } else { side },
-                n: side,
-                k: if ops.0 != Op::None && ops.1 == Op::None { strip } else { side },
-                strip,
-            },
+            tile: TileSize::long(side, parts, ops),
             block_rows: blocks.0,
             block_cols: blocks.1,
             order: [Order::ColumnsOfBlocks, Order::RowsOfBlocks][side % 2],
             in_core: false,
         });
-        let p = product(ops, size, THREE);
         let plan = lower(&p, &machine);
         check(&p, &plan, devices);
         strips(&p, &plan);
@@ -93,7 +130,12 @@ proptest! {
 #[test]
 fn a_narrow_product_moves_long_columns() {
     use crate::base::work::RunShares;
-    let p = product((Op::None, Op::None), (16384, 16384, 512), Value::ZERO);
+    let p = gemm(
+        Dtype::D,
+        (Op::None, Op::None),
+        (16384, 16384, 512),
+        Value::ZERO,
+    );
     let mut machine = Resources::new(1, 2048, 256 << 20);
     machine.pace.runs = RunShares([0.35, 0.58, 0.57, 0.84, 1.0]);
     let first = tilings(&p, &machine)[0];
