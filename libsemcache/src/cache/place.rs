@@ -6,7 +6,7 @@ use super::room::Room;
 use super::task::Use;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
-use crate::base::{AllocId, DeviceId, Rect, ReplicaId};
+use crate::base::{AllocId, DeviceId, Rect, RectSet, ReplicaId};
 use crate::directory::Event;
 use crate::trace;
 use crate::transfer::Store;
@@ -32,8 +32,25 @@ const SPARSE: (usize, usize) = (1, 8);
 pub struct Held {
     /// The number of tiles for which the device has memory, those it holds included.
     pub slots: usize,
+    /// The number of tiles for which it would have memory if nothing else stayed.
+    pub most: usize,
     /// The tiles of the call's operands that it holds, and whether all of their bytes are valid.
     pub tiles: Vec<(AllocId, Rect, bool)>,
+    /// Replicas that are no tiles of the call and stay.
+    pub others: Vec<Other>,
+}
+
+/// A replica of bytes of an operand that is no tile of the call: an earlier call had other tiles, or needed none.
+#[derive(Debug)]
+pub struct Other {
+    /// The allocation.
+    pub alloc: AllocId,
+    /// The bytes of the allocation.
+    pub rect: Rect,
+    /// Which of them are valid.
+    pub valid: RectSet,
+    /// Bytes of device memory.
+    pub memory: usize,
 }
 
 /// Bytes of the largest value of a reduction.
@@ -41,7 +58,7 @@ const VALUE: usize = 16;
 
 impl Cache {
     /// Before a call whose operands do not fit into `device`: evicts all replicas but tiles of the call, which have `slot`
-    /// bytes of memory each.
+    /// bytes of memory each, and those of which `keep` says that they stay.
     ///
     /// # Errors
     /// A device is lost, or refused to copy the newest bytes of a replica to the host.
@@ -50,18 +67,27 @@ impl Cache {
         device: DeviceId,
         slot: usize,
         tile: &dyn Fn(AllocId, &Rect) -> bool,
+        keep: &dyn Fn(&Other) -> bool,
     ) -> Result<Held, CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let (mut held, mut others) = (Held::default(), Vec::new());
         for (&alloc, e) in &state.entries {
             for (&replica, s) in e.stores.iter().filter(|(_, s)| s.device == device) {
+                let valid = e.dir.replica(replica).map(|r| r.valid.clone());
+                let valid = valid.unwrap_or_default();
                 if s.range.len >= slot && s.range.len < slot + ALIGN && tile(alloc, &s.rect) {
-                    let valid = e
-                        .dir
-                        .replica(replica)
-                        .is_some_and(|r| r.valid.contains(&s.rect));
-                    held.tiles.push((alloc, s.rect, valid));
+                    held.tiles.push((alloc, s.rect, valid.contains(&s.rect)));
+                    continue;
+                }
+                let other = Other {
+                    alloc,
+                    rect: s.rect,
+                    valid,
+                    memory: s.range.len,
+                };
+                if keep(&other) {
+                    held.others.push(other);
                 } else {
                     others.push((alloc, replica));
                 }
@@ -70,7 +96,9 @@ impl Cache {
         for (alloc, replica) in others {
             self.evict(state, device, alloc, replica)?;
         }
-        held.slots = state.pools[device.index()].slots(self.backend, slot) + held.tiles.len();
+        let pool = &mut state.pools[device.index()];
+        held.slots = pool.slots(self.backend, slot) + held.tiles.len();
+        held.most = pool.capacity() / slot.max(1);
         Ok(held)
     }
 
@@ -326,7 +354,13 @@ fn candidates(
     list.push((operand.footprint, true));
     list.push((operand.view, true));
     list.into_iter()
-        .filter(move |(r, _)| r.contains(&operand.view) && covers(r, &operand.view))
+        .filter(move |(r, _)| holds(r, &operand.view))
+}
+
+/// Whether a kernel can use `view` in a replica of `rect`.
+#[must_use]
+pub fn holds(rect: &Rect, view: &Rect) -> bool {
+    rect.contains(view) && covers(rect, view)
 }
 
 /// Device memory that a compact replica of `rect` takes.

@@ -69,6 +69,8 @@ pub struct Load {
     pub uses: Vec<Use>,
     /// Tiles that are in a slot before the call, as device, tile, and whether the bytes there are valid.
     pub resident: Vec<(usize, u32, bool)>,
+    /// The same of tiles that have memory apart from the slots, for the whole call.
+    pub apart: Vec<(usize, u32, bool)>,
 }
 
 /// One device.
@@ -185,6 +187,10 @@ pub fn schedule(load: &Load, devices: &[Device]) -> Option<Schedule> {
             (copy.held, copy.valid) = (true, valid);
             held[device].push(tile);
         }
+    }
+    for &(device, tile, valid) in &load.apart {
+        let copy = &mut copies[device][tile as usize];
+        (copy.held, copy.valid) = (true, valid);
     }
     let mut run = Run {
         load,

@@ -1,14 +1,10 @@
-//! Device memory of a call whose operands exceed it: what the model's timeline says of a plan, and the tiles that leave
-//! before each task.
+//! What the model's timeline says of a plan.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::base::{AllocId, DeviceId, Rect, Work};
+use crate::base::{Rect, Work};
 use crate::cache::place::tile_bytes;
-use crate::cache::room::Room;
-use crate::cache::task::Use;
-use crate::cache::{Cache, CacheError};
 use crate::model::exec::device_s;
 use crate::model::rates::DeviceRates;
 use crate::model::select::Fetch;
@@ -16,93 +12,17 @@ use crate::model::timeline::{self, Device, Load, Schedule, Tile};
 use crate::plan::{Access, Part, Plan, Problem, Task, touched};
 
 /// The most tiles that a device holds of a call: what looks at all replicas of a matrix takes longer with each.
-const MOST_SLOTS: usize = 1024;
-
-/// The tiles of a call that leave their devices, and when.
-#[derive(Debug)]
-pub struct Tiles {
-    /// Bytes of device memory for each tile.
-    slot: usize,
-    /// What leaves, in the order of the tasks.
-    leaving: Vec<(AllocId, Rect)>,
-    /// For each task, where in `leaving` that begins which leaves before it, and at the end the length of `leaving`.
-    first: Vec<usize>,
-}
-
-impl Tiles {
-    /// What a task finds on its device.
-    #[must_use]
-    pub fn room(&self, task: usize) -> Room<'_> {
-        Room::Tiles {
-            slot: self.slot,
-            leave: &self.leaving[self.first[task]..self.first[task + 1]],
-        }
-    }
-}
-
-/// Makes room on the devices of a plan whose operands do not fit, and decides which tiles leave before each task.
-///
-/// # Errors
-/// A device is lost, or could not copy the newest bytes of a replica to the host.
-pub fn make_room(
-    cache: &Cache,
-    problem: &Problem,
-    plan: &Plan,
-    operands: &[Use],
-    rates: &DeviceRates,
-) -> Result<Tiles, CacheError> {
-    let place = |p: &Part| {
-        let whole = &operands[p.operand];
-        (whole.id, problem.bytes(p, whole.view.start))
-    };
-    let (mut load, places) = load(problem, plan, rates, &[], place);
-    let known: HashMap<(AllocId, Rect), usize> =
-        places.iter().enumerate().map(|(i, p)| (*p, i)).collect();
-    let slot = slot(places.iter().map(|(_, rect)| rect));
-    let mut slots = vec![0; cache.backend().devices().len()];
-    for device in used(plan) {
-        let tile = |id: AllocId, rect: &Rect| known.contains_key(&(id, *rect));
-        let held = cache.make_room(device, slot, &tile)?;
-        slots[device.index()] = held.slots.min(MOST_SLOTS);
-        for (id, rect, valid) in held.tiles {
-            if let Some(tile) = known.get(&(id, rect)).and_then(|t| u32::try_from(*t).ok()) {
-                load.resident.push((device.index(), tile, valid));
-            }
-        }
-    }
-    let mut tiles = Tiles {
-        slot,
-        leaving: Vec::new(),
-        first: Vec::with_capacity(plan.tasks.len() + 1),
-    };
-    match timeline::schedule(&load, &devices(rates, &slots)) {
-        Some(schedule) => {
-            let mut drops = schedule.drops.iter().peekable();
-            for task in 0..=plan.tasks.len() {
-                tiles.first.push(tiles.leaving.len());
-                while let Some(drop) = drops.next_if(|d| d.task <= task) {
-                    tiles.leaving.push(places[drop.tile as usize]);
-                }
-            }
-        }
-        // Tiles of different lengths fit where tiles of the greatest length do not; the one used longest ago leaves.
-        None => {
-            tiles.slot = 0;
-            tiles.first = vec![0; plan.tasks.len() + 1];
-        }
-    }
-    Ok(tiles)
-}
+pub(super) const MOST_SLOTS: usize = 1024;
 
 /// Device memory that holds any of these tiles.
-fn slot<'a>(tiles: impl Iterator<Item = &'a Rect>) -> usize {
+pub(super) fn slot<'a>(tiles: impl Iterator<Item = &'a Rect>) -> usize {
     tiles.map(tile_bytes).max().unwrap_or(0)
 }
 
 /// The tasks of a plan as the timeline takes them. `moved` says how much of each operand is sent, and written back, in
 /// multiples of what the call uses of it; all if it is empty. A tile of the timeline is a strip of the plan. Two of them are
 /// one tile if `place` gives them one place; the places are returned in the order of [`Load::tiles`].
-fn load<K: Copy + Eq + Hash>(
+pub(super) fn load<K: Copy + Eq + Hash>(
     problem: &Problem,
     plan: &Plan,
     rates: &DeviceRates,
@@ -216,7 +136,7 @@ pub fn schedule_in_core(
 }
 
 /// Devices of equal rates, each with its number of slots.
-fn devices(rates: &DeviceRates, slots: &[usize]) -> Vec<Device> {
+pub(super) fn devices(rates: &DeviceRates, slots: &[usize]) -> Vec<Device> {
     let device = |&slots: &usize| Device {
         slots,
         h2d: rates.h2d,
@@ -224,13 +144,6 @@ fn devices(rates: &DeviceRates, slots: &[usize]) -> Vec<Device> {
         p2p: rates.p2p,
     };
     slots.iter().map(device).collect()
-}
-
-/// The devices that a plan uses.
-fn used(plan: &Plan) -> Vec<DeviceId> {
-    let mut used: Vec<DeviceId> = plan.footprints.iter().map(|f| f.device).collect();
-    used.dedup();
-    used
 }
 
 #[cfg(test)]

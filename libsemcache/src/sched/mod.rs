@@ -6,6 +6,7 @@
 pub mod kernel;
 pub mod local;
 pub mod memory;
+mod room;
 pub mod run;
 pub mod streamed;
 

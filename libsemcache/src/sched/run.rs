@@ -1,7 +1,7 @@
 //! Issuing a plan: one pass that queues every task, and behind it the streamed write-back of final pieces.
 
 use super::kernel::kernel;
-use super::memory::{self, Tiles};
+use super::room::{self, Tiles};
 use super::streamed::StreamedWriteBack;
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{AllocId, DeviceId, Rect};
@@ -169,7 +169,7 @@ pub fn make_room(
     if Footprints::new(problem, plan, operands).fit(cache, tile_bytes) {
         return Ok(None);
     }
-    memory::make_room(cache, problem, plan, operands, rates).map(Some)
+    room::make_room(cache, problem, plan, operands, rates).map(Some)
 }
 
 /// For each device and operand, the bytes that the device touches over the whole call.
@@ -206,136 +206,4 @@ impl Footprints {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::counters::COUNTERS;
-    use crate::base::{Dtype, Form, Op, Routine, TileSize, Value};
-    use crate::device::sim::{SimConfig, SimMachine};
-    use crate::model::{HostRates, Rates};
-    use crate::plan::tiling::Order;
-    use crate::plan::{Operand as Shape, Resources, Tiling, lower};
-    use crate::protect::WriteThroughGate;
-
-    const SIZES: [usize; 3] = [88, 72, 95];
-
-    /// `C := A B + beta C` with strips of 48 rows and tiles of 16 columns, on devices that hold eight strips each.
-    fn product(ops: (Op, Op), beta: f64, devices: usize) {
-        let [m, n, k] = SIZES;
-        let stored = |op, r, c| match op {
-            Op::None => Shape::matrix(r, c, r + 3),
-            _ => Shape::matrix(c, r, c),
-        };
-        let shapes = vec![
-            stored(ops.0, m, k),
-            stored(ops.1, k, n),
-            Shape::matrix(m, n, m + 1),
-        ];
-        let mut starts = vec![0];
-        for shape in &shapes {
-            starts.push(starts[starts.len() - 1] + shape.ld * shape.cols);
-        }
-        let mut data: Vec<f64> = (0..starts[3]).map(|i| (i * 7 % 11) as f64 - 5.0).collect();
-        let before = data.clone();
-        let problem = Problem {
-            routine: Routine::Gemm,
-            dtype: Dtype::D,
-            form: Form::default(),
-            op_a: ops.0,
-            op_b: ops.1,
-            m,
-            n,
-            k,
-            alpha: Value::ONE,
-            beta: Value { re: beta, im: 0.0 },
-            operands: shapes.clone(),
-        };
-        let turned = ops.0 != Op::None;
-        let tile = TileSize {
-            m: if turned { 16 } else { 48 },
-            n: 16,
-            k: if turned && ops.1 == Op::None { 48 } else { 16 },
-            strip: 48,
-        };
-        let tiling = Tiling {
-            tile,
-            block_rows: if turned { 3 } else { 1 },
-            block_cols: 2,
-            order: Order::ColumnsOfBlocks,
-            in_core: false,
-        };
-        let memory = 96 << 10;
-        let mut resources = Resources::new(devices, 64, memory);
-        resources.tiling = Some(tiling);
-        let plan = lower(&problem, &resources);
-        let longer = |t: &Task| {
-            let mut parts = t.parts.iter();
-            parts.any(|p| plan.strips.around(t.device, p).rows > p.rows)
-        };
-        assert!(plan.fits && plan.tasks.iter().any(longer), "{ops:?}");
-
-        let sim = SimMachine::new(SimConfig {
-            devices,
-            memory,
-            late: true,
-            poison: true,
-            ..SimConfig::default()
-        });
-        let sim = Box::leak(Box::new(sim.expect("a machine")));
-        let cache = Cache::new(sim, &WriteThroughGate, 4096, 4096);
-        let base = data.as_mut_ptr().expose_provenance();
-        let id = cache.add_transient(base, data.len() * 8);
-        let operands: Vec<Use> = (0..3)
-            .map(|i| operand(&problem, i, id, base, base + starts[i] * 8))
-            .collect();
-        let rates = Rates::h200(HostRates::of_cores(4)).device;
-        let evictions = COUNTERS.cache.evictions.get();
-        let tiles = make_room(&cache, &problem, &plan, &operands, &rates).expect("room");
-        assert!(tiles.is_some(), "the operands fit");
-        let mut streamed = StreamedWriteBack::new(&plan, &[2], true);
-        let done = run(
-            &cache,
-            &problem,
-            &plan,
-            &operands,
-            tiles.as_ref(),
-            Out::Nowhere,
-            &mut streamed,
-        );
-        assert!(done.is_ok(), "{done:?}");
-        assert!(COUNTERS.cache.evictions.get() > evictions);
-        // Each strip of the output leaves as a whole.
-        let rows: Vec<usize> = streamed.sent().iter().map(|(_, r)| r.width / 8).collect();
-        assert!(rows.iter().all(|&rows| rows >= 32), "{ops:?}: {rows:?}");
-        let whole = Rect::interval(0, before.len() * 8);
-        cache.open(id, &whole, false).expect("written back");
-        cache.finish_transient(id);
-
-        let at = |x: usize, op: Op, r: usize, c: usize| match op {
-            Op::None => before[starts[x] + r + c * shapes[x].ld],
-            _ => before[starts[x] + c + r * shapes[x].ld],
-        };
-        let mut expected = before.clone();
-        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
-            let sum: f64 = (0..k)
-                .map(|l| at(0, ops.0, i, l) * at(1, ops.1, l, j))
-                .sum();
-            expected[starts[2] + i + j * shapes[2].ld] = sum + beta * at(2, Op::None, i, j);
-        }
-        assert!(data == expected, "{ops:?} {beta} on {devices}");
-    }
-
-    #[test]
-    fn products_in_strips_equal_the_whole() {
-        for ops in [
-            (Op::None, Op::None),
-            (Op::None, Op::Trans),
-            (Op::Trans, Op::None),
-            (Op::Trans, Op::Trans),
-        ] {
-            for devices in 1..=3 {
-                product(ops, 0.0, devices);
-                product(ops, 2.0, devices);
-            }
-        }
-    }
-}
+mod tests;

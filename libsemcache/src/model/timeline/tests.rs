@@ -221,3 +221,19 @@ proptest! {
         prop_assert!(s.seconds >= free.iter().copied().fold(0.0, f64::max));
     }
 }
+
+#[test]
+fn tiles_apart_need_no_slot_and_stay() {
+    let mut l = load(&[
+        (0, &[(0, READ), (1, OVERWRITE)]),
+        (0, &[(0, READ), (2, OVERWRITE)]),
+        (0, &[(0, READ), (3, OVERWRITE)]),
+    ]);
+    assert!(schedule(&l, &[device(1)]).is_none());
+    for valid in [true, false] {
+        l.apart = vec![(0, 0, valid)];
+        let s = schedule(&l, &[device(1)]).expect("a slot for each result");
+        assert_eq!(s.bytes_in, if valid { 0.0 } else { 1.0 });
+        assert_eq!(dropped(&s), [(1, 1), (2, 2)]);
+    }
+}

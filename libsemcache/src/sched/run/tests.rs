@@ -1,0 +1,190 @@
+//! Products on simulated devices that do not hold the operands, in late and poison mode, against plain loops.
+
+use super::*;
+use crate::base::counters::COUNTERS;
+use crate::base::{Dtype, Form, Op, Routine, TileSize, Value};
+use crate::device::sim::{SimConfig, SimMachine};
+use crate::model::{HostRates, Rates};
+use crate::plan::tiling::Order;
+use crate::plan::{Operand as Shape, Resources, Tiling, lower};
+use crate::protect::WriteThroughGate;
+
+const SIZES: [usize; 3] = [88, 72, 95];
+
+/// `C := op(A) op(B) + beta C` in one allocation.
+struct Product {
+    cache: Cache,
+    problem: Problem,
+    operands: Vec<Use>,
+    /// Elements from the start of the allocation to each operand, and to its end.
+    starts: Vec<usize>,
+    data: Vec<f64>,
+    before: Vec<f64>,
+}
+
+impl Product {
+    fn new(ops: (Op, Op), beta: f64, devices: usize, memory: usize) -> Product {
+        let [m, n, k] = SIZES;
+        let stored = |op, r, c| match op {
+            Op::None => Shape::matrix(r, c, r + 3),
+            _ => Shape::matrix(c, r, c),
+        };
+        let shapes = vec![
+            stored(ops.0, m, k),
+            stored(ops.1, k, n),
+            Shape::matrix(m, n, m + 1),
+        ];
+        let mut starts = vec![0];
+        for shape in &shapes {
+            starts.push(starts[starts.len() - 1] + shape.ld * shape.cols);
+        }
+        let number = |i: usize| (i * 7 % 11) as f64 - 5.0;
+        let mut data: Vec<f64> = (0..starts[3]).map(number).collect();
+        let problem = Problem {
+            routine: Routine::Gemm,
+            dtype: Dtype::D,
+            form: Form::default(),
+            op_a: ops.0,
+            op_b: ops.1,
+            m,
+            n,
+            k,
+            alpha: Value::ONE,
+            beta: Value { re: beta, im: 0.0 },
+            operands: shapes,
+        };
+        let sim = SimMachine::new(SimConfig {
+            devices,
+            memory,
+            late: true,
+            poison: true,
+            ..SimConfig::default()
+        });
+        let sim = Box::leak(Box::new(sim.expect("a machine")));
+        let cache = Cache::new(sim, &WriteThroughGate, 4096, 4096);
+        let base = data.as_mut_ptr().expose_provenance();
+        let id = cache.add_transient(base, data.len() * 8);
+        let operands = (0..3).map(|i| operand(&problem, i, id, base, base + starts[i] * 8));
+        Product {
+            operands: operands.collect(),
+            before: data.clone(),
+            cache,
+            problem,
+            starts,
+            data,
+        }
+    }
+
+    /// Runs a plan out of core. Returns the rows of each piece of C that was written back.
+    fn run(&self, plan: &Plan) -> Vec<usize> {
+        let rates = Rates::h200(HostRates::of_cores(4)).device;
+        let (cache, problem, operands) = (&self.cache, &self.problem, &self.operands);
+        let tiles = make_room(cache, problem, plan, operands, &rates).expect("room");
+        assert!(tiles.is_some(), "the operands fit");
+        let mut streamed = StreamedWriteBack::new(plan, &[2], true);
+        let tiles = tiles.as_ref();
+        let out = Out::Nowhere;
+        let done = run(cache, problem, plan, operands, tiles, out, &mut streamed);
+        assert!(done.is_ok(), "{done:?}");
+        streamed.sent().iter().map(|(_, r)| r.width / 8).collect()
+    }
+
+    /// Writes everything back and compares.
+    fn check(self) {
+        let id = self.operands[0].id;
+        let whole = Rect::interval(0, self.before.len() * 8);
+        self.cache.open(id, &whole, false).expect("written back");
+        self.cache.finish_transient(id);
+        let (p, before) = (&self.problem, &self.before);
+        let at = |x: usize, op: Op, r: usize, c: usize| {
+            let (r, c) = if op == Op::None { (r, c) } else { (c, r) };
+            before[self.starts[x] + r + c * p.operands[x].ld]
+        };
+        let mut expected = before.clone();
+        for (i, j) in (0..p.m).flat_map(|i| (0..p.n).map(move |j| (i, j))) {
+            let terms = (0..p.k).map(|l| at(0, p.op_a, i, l) * at(1, p.op_b, l, j));
+            let sum: f64 = terms.sum();
+            let old = at(2, Op::None, i, j);
+            expected[self.starts[2] + i + j * p.operands[2].ld] = sum + p.beta.re * old;
+        }
+        assert!(self.data == expected, "{:?} {:?}", p.op_a, p.op_b);
+    }
+}
+
+/// Strips of 48 rows and tiles of 16 columns, on devices that hold eight strips each.
+#[test]
+fn products_in_strips_equal_the_whole() {
+    let (memory, none, trans) = (96 << 10, Op::None, Op::Trans);
+    for ops in [(none, none), (none, trans), (trans, none), (trans, trans)] {
+        for (devices, beta) in [(1, 0.0), (1, 2.0), (2, 0.0), (2, 2.0), (3, 0.0), (3, 2.0)] {
+            let product = Product::new(ops, beta, devices, memory);
+            let mut resources = Resources::new(devices, 64, memory);
+            resources.tiling = Some(Tiling {
+                tile: TileSize::long(16, 3, ops),
+                block_rows: if ops.0 == Op::None { 1 } else { 3 },
+                block_cols: 2,
+                order: Order::ColumnsOfBlocks,
+                in_core: false,
+            });
+            let plan = lower(&product.problem, &resources);
+            let longer = |t: &Task| {
+                let mut parts = t.parts.iter();
+                parts.any(|p| plan.strips.around(t.device, p).rows > p.rows)
+            };
+            assert!(plan.fits && plan.tasks.iter().any(longer), "{ops:?}");
+            let evictions = COUNTERS.cache.evictions.get();
+            let rows = product.run(&plan);
+            assert!(COUNTERS.cache.evictions.get() > evictions);
+            // Each strip of the output leaves as a whole.
+            assert!(rows.iter().all(|&rows| rows >= 32), "{ops:?}: {rows:?}");
+            product.check();
+        }
+    }
+}
+
+/// A call that fits leaves all of A on the device. A call out of core with the same A does not send it again, unless it needs
+/// the memory for more tiles.
+#[test]
+fn what_an_earlier_call_left_stays_if_that_is_worth_it() {
+    for (memory, stays) in [(170 << 10, true), (74 << 10, false)] {
+        let ops = (Op::None, Op::None);
+        let mut product = Product::new(ops, 0.0, 1, memory);
+        let all = (product.problem.n, product.operands.clone());
+        product.problem.n = 1;
+        for i in [1, 2] {
+            product.problem.operands[i].cols = 1;
+            let (id, base) = (all.1[i].id, all.1[i].base);
+            let at = base + product.starts[i] * 8;
+            product.operands[i] = operand(&product.problem, i, id, base, at);
+        }
+        let fits = lower(&product.problem, &Resources::new(1, 1024, 1 << 20));
+        assert_eq!(fits.tasks.len(), 1);
+        let mut streamed = StreamedWriteBack::default();
+        let done = run(
+            &product.cache,
+            &product.problem,
+            &fits,
+            &product.operands,
+            None,
+            Out::Nowhere,
+            &mut streamed,
+        );
+        assert!(done.is_ok(), "{done:?}");
+        let (id, whole) = (product.operands[0].id, product.operands[0].view);
+        let held = |p: &Product| p.cache.residency(id, &whole).union;
+        assert_eq!(held(&product), whole.bytes());
+
+        (product.problem.n, product.operands) = all;
+        for i in [1, 2] {
+            product.problem.operands[i].cols = product.problem.n;
+        }
+        let plan = lower(&product.problem, &Resources::new(1, 16, memory));
+        let rates = Rates::h200(HostRates::of_cores(4)).device;
+        let (cache, problem) = (&product.cache, &product.problem);
+        let tiles = make_room(cache, problem, &plan, &product.operands, &rates);
+        assert!(tiles.is_ok_and(|tiles| tiles.is_some()));
+        assert_eq!(held(&product) == whole.bytes(), stays, "{memory}");
+        product.run(&plan);
+        product.check();
+    }
+}
