@@ -1,8 +1,8 @@
 //! The choice of tiles and blocks for calls of level 3: of the tilings that there are, the one whose timeline ends first.
 //!
-//! A plan and its timeline take 0.2 us a task (`benches/planning.rs`), so for each number of devices tilings are tried as
-//! long as that costs no more than a hundredth of the call, or 100 us: in core from the fewest tasks on, out of core those
-//! first that the plan's estimate ranks first.
+//! A plan and its timeline take 0.15 us a task, 0.3 us with strips (`benches/planning.rs`), so for each number of devices
+//! tilings are tried as long as that costs no more than a hundredth of the call, or 100 us: in core from the fewest tasks
+//! on, out of core those first that the plan's estimate ranks first.
 
 use super::policy::Policy;
 use super::tilings::{Chosen, Key};

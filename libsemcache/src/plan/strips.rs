@@ -4,7 +4,7 @@
 //! on an H100 while products run, those of 64 KiB all of it. Products of larger tiles need more memory than there is; so a
 //! tile of a product may be a part of what is moved.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::problem::{Part, Task};
 use super::tiling::Tiling;
@@ -15,7 +15,7 @@ type Column = (DeviceId, usize, usize, usize);
 
 /// The strips of a plan. A tile that is not in any is moved alone.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Strips(HashMap<(Column, usize), (usize, usize)>);
+pub struct Strips(FxHashMap<(Column, usize), (usize, usize)>);
 
 impl Strips {
     /// The strips of a list of tasks, whose tiles are cut as the tiling says.
@@ -25,14 +25,14 @@ impl Strips {
             return Strips::default();
         }
         let most = tile.longest_strip();
-        let mut columns: HashMap<Column, Vec<(usize, usize)>> = HashMap::new();
+        let mut columns: FxHashMap<Column, Vec<(usize, usize)>> = FxHashMap::default();
         for task in tasks {
             for part in &task.parts {
                 let column = columns.entry(column(task.device, part)).or_default();
                 column.push((part.row, part.rows));
             }
         }
-        let mut strips = HashMap::new();
+        let mut strips = FxHashMap::default();
         for (column, mut parts) in columns {
             parts.sort_unstable();
             parts.dedup();

@@ -1,7 +1,8 @@
 //! What the model's timeline says of a plan.
 
-use std::collections::HashMap;
 use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
 
 use crate::base::{Rect, Work};
 use crate::cache::place::tile_bytes;
@@ -30,7 +31,7 @@ pub(super) fn load<K: Copy + Eq + Hash>(
     place: impl Fn(&Part) -> K,
 ) -> (Load, Vec<K>) {
     let mut load = Load::default();
-    let (mut places, mut known) = (Vec::new(), HashMap::new());
+    let (mut places, mut known) = (Vec::new(), FxHashMap::default());
     for task in &plan.tasks {
         load.tasks.push(timeline::Task {
             device: task.device.index(),

@@ -1,7 +1,7 @@
 //! Device memory of a call whose operands exceed it: what stays on the devices of what they hold, and the tiles that leave
 //! before each task.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::memory::{MOST_SLOTS, devices, load, slot};
 use crate::base::{AllocId, DeviceId, Rect};
@@ -109,7 +109,7 @@ struct Held<'a> {
     /// The tiles.
     places: &'a [(AllocId, Rect)],
     /// The index of each.
-    known: HashMap<(AllocId, Rect), u32>,
+    known: FxHashMap<(AllocId, Rect), u32>,
 }
 
 /// The slots of each device: as many as there are, and as there would be without replicas that are no tiles.

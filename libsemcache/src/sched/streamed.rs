@@ -5,7 +5,7 @@
 //! task and need not wait for later ones. Final parts of one column panel that lie next to each other are joined until
 //! their runs are long enough for the full rate of the copy engine.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::base::{DeviceId, Rect};
 use crate::cache::task::Use;
@@ -32,8 +32,8 @@ struct Panel {
 #[derive(Debug, Default)]
 pub struct StreamedWriteBack {
     /// For each part, the index of the last task that writes it.
-    last: HashMap<Key, usize>,
-    panels: HashMap<PanelKey, Panel>,
+    last: FxHashMap<Key, usize>,
+    panels: FxHashMap<PanelKey, Panel>,
     /// Pieces whose write-back is queued: operand and bytes.
     sent: Vec<(usize, Rect)>,
     /// Whether each strip leaves alone, since others need its memory.
