@@ -509,8 +509,7 @@ fn lower(
     let mut plan = plan::lower(problem, &resources);
     if devices == 1 {
         // A plan for one device numbers it zero.
-        plan.tasks.iter_mut().for_each(|t| t.device = first);
-        plan.footprints.iter_mut().for_each(|f| f.device = first);
+        plan.move_to(first);
     }
     plan.fits.then_some(plan)
 }

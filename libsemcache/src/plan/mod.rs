@@ -57,6 +57,15 @@ pub struct Plan {
     pub strips: Strips,
 }
 
+impl Plan {
+    /// Moves the plan of one device to another device.
+    pub fn move_to(&mut self, device: DeviceId) {
+        self.tasks.iter_mut().for_each(|t| t.device = device);
+        self.footprints.iter_mut().for_each(|f| f.device = device);
+        self.strips.move_to(device);
+    }
+}
+
 /// Cuts a problem into tasks. `fits` is false if
 ///
 /// * there is no device;

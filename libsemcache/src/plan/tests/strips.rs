@@ -142,3 +142,25 @@ fn a_narrow_product_moves_long_columns() {
     assert!(first.tile.strip >= 8192, "{first:?}");
     assert!(first.tile.n < first.tile.strip);
 }
+
+#[test]
+fn strips_move_with_their_plan() {
+    let p = gemm(Dtype::D, (Op::None, Op::None), (96, 64, 96), Value::ZERO);
+    let mut machine = resources(1, 64, 1000);
+    machine.tiling = Some(Tiling {
+        tile: TileSize::long(16, 3, (Op::None, Op::None)),
+        block_rows: 1,
+        block_cols: 1,
+        order: Order::ColumnsOfBlocks,
+        in_core: false,
+    });
+    let plan = lower(&p, &machine);
+    let mut moved = plan.clone();
+    moved.move_to(DeviceId(2));
+    for (here, there) in plan.tasks.iter().zip(&moved.tasks) {
+        assert_eq!(there.device, DeviceId(2));
+        let second = |plan: &Plan, t: &Task| plan.strips.around(t.device, &t.parts[1]);
+        assert_eq!(second(&plan, here).rows, 48);
+        assert_eq!(second(&plan, here), second(&moved, there));
+    }
+}
