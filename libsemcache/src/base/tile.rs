@@ -28,7 +28,7 @@ impl TileSize {
         }
     }
 
-    /// Tiles of a plain product with these transpositions whose strips have `parts * side` rows and `side` columns. Strips
+    /// Tiles of a product with these transpositions of its inputs whose strips have `parts * side` rows and `side` columns. Strips
     /// lie along the rows of the operands as stored; a dimension that is columns of no operand is cut into whole strips.
     #[must_use]
     pub fn long(side: usize, parts: usize, (op_a, op_b): (Op, Op)) -> TileSize {

@@ -74,16 +74,16 @@ impl Cache {
         let (mut held, mut others) = (Held::default(), Vec::new());
         for (&alloc, e) in &state.entries {
             for (&replica, s) in e.stores.iter().filter(|(_, s)| s.device == device) {
-                let valid = e.dir.replica(replica).map(|r| r.valid.clone());
-                let valid = valid.unwrap_or_default();
+                let valid = e.dir.replica(replica).map(|r| &r.valid);
                 if s.range.len >= slot && s.range.len < slot + ALIGN && tile(alloc, &s.rect) {
-                    held.tiles.push((alloc, s.rect, valid.contains(&s.rect)));
+                    let all = valid.is_some_and(|valid| valid.contains(&s.rect));
+                    held.tiles.push((alloc, s.rect, all));
                     continue;
                 }
                 let other = Other {
                     alloc,
                     rect: s.rect,
-                    valid,
+                    valid: valid.cloned().unwrap_or_default(),
                     memory: s.range.len,
                 };
                 if keep(&other) {

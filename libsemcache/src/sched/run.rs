@@ -145,7 +145,7 @@ pub fn run(
             Ok(ticket) => last = Some(ticket),
             Err(error) => return Err(Stopped { at, error }),
         }
-        for (operand, rect) in streamed.queued(at, problem, task, operands) {
+        for (operand, rect) in streamed.queued(at, problem, plan, operands) {
             if cache.send_piece(operands[operand].id, &rect) {
                 streamed.note(operand, rect);
             }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{DeviceId, Rect};
 use crate::cache::task::Use;
-use crate::plan::{Access, Part, Plan, Problem, Strips, Task};
+use crate::plan::{Access, Part, Plan, Problem, Task};
 
 /// Runs of at least this many bytes are copied at the full rate of the link.
 const LONG_RUN: usize = 64 << 10;
@@ -38,8 +38,6 @@ pub struct StreamedWriteBack {
     sent: Vec<(usize, Rect)>,
     /// Whether each strip leaves alone, since others need its memory.
     each: bool,
-    /// The tiles that are kept together.
-    strips: Strips,
 }
 
 fn key(p: &Part) -> Key {
@@ -57,7 +55,6 @@ impl StreamedWriteBack {
     pub fn new(plan: &Plan, wanted: &[usize], each: bool) -> Self {
         let mut streamed = Self {
             each,
-            strips: plan.strips.clone(),
             ..Self::default()
         };
         if wanted.is_empty() {
@@ -85,10 +82,10 @@ impl StreamedWriteBack {
         &mut self,
         at: usize,
         problem: &Problem,
-        task: &Task,
+        plan: &Plan,
         operands: &[Use],
     ) -> Vec<(usize, Rect)> {
-        let mut go = Vec::new();
+        let (mut go, task) = (Vec::new(), &plan.tasks[at]);
         for part in &task.parts {
             if self.last.get(&key(part)) != Some(&at) {
                 continue;
@@ -99,7 +96,7 @@ impl StreamedWriteBack {
             let o = &operands[part.operand];
             panel.left -= 1;
             panel.join(part.row, part.row + part.rows);
-            let strip = self.strips.around(task.device, part);
+            let strip = plan.strips.around(task.device, part);
             let all = panel.left == 0;
             panel.ready.retain(|&(first, end)| {
                 let long = match self.each {
@@ -206,7 +203,7 @@ mod tests {
             let written = p.bytes(part, operands[output].view.start);
             all.insert(&written);
             assert!(!seen.overlaps(&written), "task {at} writes what has left");
-            for (operand, rect) in streamed.queued(at, p, task, operands) {
+            for (operand, rect) in streamed.queued(at, p, plan, operands) {
                 assert_eq!(operand, output);
                 assert!(!seen.overlaps(&rect));
                 seen.insert(&rect);
@@ -289,8 +286,8 @@ mod tests {
         let p = gemm(100, 100, 100);
         let plan = lower(&p, &Resources::new(1, 16, 1 << 30));
         let mut streamed = StreamedWriteBack::new(&plan, &[], false);
-        for (at, task) in plan.tasks.iter().enumerate() {
-            assert!(streamed.queued(at, &p, task, &placed(&p)).is_empty());
+        for at in 0..plan.tasks.len() {
+            assert!(streamed.queued(at, &p, &plan, &placed(&p)).is_empty());
         }
     }
 }
