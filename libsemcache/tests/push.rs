@@ -14,8 +14,9 @@ use std::time::Instant;
 
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
-use semcache::base::{Interval, Op, Rect, Routine, Value};
+use semcache::base::{DeviceId, Intent, Interval, Op, Rect, Routine, Value};
 use semcache::blas::{Call, Outcome};
+use semcache::cache::task::Use;
 use semcache::host::{self, heap};
 use semcache::runtime::{self, Facts};
 use testkit::runner::{self, Case};
@@ -305,12 +306,61 @@ fn visited() {
     c.check("visited");
 }
 
-const SCENARIOS: [(&str, fn()); 5] = [
+/// `x := 2 x` on a device.
+fn double(x: &mut Block) {
+    let n = i64::try_from(x.want.len()).unwrap();
+    let call = Call::new(Routine::Scal, Dtype::D, &[n], &[(x.addr(), 1)]);
+    run(&Call {
+        alpha: Value { re: 2.0, im: 0.0 },
+        ..call
+    });
+    x.want.iter_mut().for_each(|v| *v *= 2.0);
+}
+
+/// A result is evicted, and its pages stay inaccessible while it is copied to the host. A small operand shares the first
+/// page, which is write-tracked for that. A call that uses all of the page makes it accessible: by then the copies to this
+/// page have arrived.
+fn reopened() {
+    let [mut small, mut between, mut a] = [512, 512, 3 * 512].map(|n| Block::new(n, 1));
+    double(&mut small);
+    double(&mut between);
+    double(&mut a);
+    // Device memory for the small operand, which waits for no copy of the result.
+    small.check("small");
+    // SAFETY: from `heap::malloc`, not used again.
+    unsafe { heap::free(small.at.cast()) };
+    let cache = runtime::get().and_then(|r| r.cache).unwrap();
+    let block = host::find(a.addr()).unwrap();
+    for piece in [0..800, 800..4096] {
+        let piece = Rect::from(Interval::new(piece.start, piece.end));
+        assert!(cache.send_piece(block.id, &piece));
+    }
+    let held = cache.make_room(DeviceId(0), 4096, &|_, _| false, &|o| o.alloc != block.id);
+    assert!(held.is_ok_and(|held| held.others.len() == 1));
+    let view = Rect::from(Interval::new(0, 3 * 4096));
+    let all = Use {
+        id: block.id,
+        base: a.addr(),
+        view,
+        footprint: view,
+        access: Intent::Read,
+        touched: Vec::new(),
+        size: 8,
+        step: 1,
+    };
+    let sum = Call::new(Routine::Asum, Dtype::D, &[40], &[(a.addr() + 80, 1)]);
+    run(&sum);
+    cache.expect(cache.number(), std::slice::from_ref(&all));
+    a.check("reopened");
+}
+
+const SCENARIOS: [(&str, fn()); 6] = [
     ("abac", abac),
     ("landed", landed),
     ("jacobi", jacobi),
     ("random", random),
     ("visited", visited),
+    ("reopened", reopened),
 ];
 
 fn main() {
@@ -332,6 +382,7 @@ fn main() {
                 // The prediction error comes from measured times.
                 cases.push(match name {
                     "visited" => case.alone(),
+                    "reopened" => case.set("SEMCACHE_GATE", "wp-async"),
                     _ => case,
                 });
             }

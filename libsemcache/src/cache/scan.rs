@@ -189,11 +189,14 @@ impl Cache {
         }
         let rect = Rect::from(span);
         let fresh = e.scans.write_tracked.missing(&rect);
-        if !fresh.is_empty() {
-            let mut deps = Deps::default();
-            for part in &fresh {
-                e.host.ops.deps(part, true, &mut deps);
-            }
+        let mut deps = Deps::default();
+        // A page may be write-tracked while it is inaccessible: a result was evicted, and then an operand that shares the
+        // page with other data was used. Copies to the host over it must be complete before the CPU may read it.
+        e.host.ops.deps(&rect, false, &mut deps);
+        for part in &fresh {
+            e.host.ops.deps(part, true, &mut deps);
+        }
+        if !deps.is_empty() {
             deps.wait(self.backend)?;
             e.host.ops.prune(self.backend);
         }
