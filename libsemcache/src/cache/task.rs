@@ -24,7 +24,7 @@ pub struct Use {
     /// Whether the operand is read, overwritten or both.
     pub access: Intent,
     /// For a kernel: the parts of the view that the kernel touches, and how, if not all of it; only these parts are
-    /// copied. Empty: the whole view.
+    /// copied. For an input also what is copied together with the view, the view included. Empty: the whole view.
     pub touched: Vec<(Rect, Intent)>,
     /// Bytes of an element.
     pub size: usize,
@@ -51,6 +51,15 @@ impl Use {
         let all = self.touched.is_empty();
         let whole = all.then_some((self.view, self.access));
         whole.into_iter().chain(self.touched.iter().copied())
+    }
+
+    /// As [`Use::touched`], in a replica that has memory for these bytes: an earlier call may have left one that holds the
+    /// view, but not all that is to be copied with it.
+    fn touched_in(&self, held: &Rect) -> impl Iterator<Item = (Rect, Intent)> {
+        let beyond = self.touched.iter().any(|(rect, _)| !held.contains(rect));
+        let whole = beyond.then_some((self.view, self.access));
+        let touched = (!beyond).then(|| self.touched());
+        whole.into_iter().chain(touched.into_iter().flatten())
     }
 
     /// Address and step of the operand in a replica that covers its view.
@@ -172,7 +181,8 @@ impl Cache {
                 return Err(CacheError::NoRoom);
             }
             let e = entries.get_mut(&u.id).ok_or(CacheError::Gone)?;
-            for (rect, intent) in u.touched() {
+            let held = e.stores.get(&replica).ok_or(CacheError::Gone)?.rect;
+            for (rect, intent) in u.touched_in(&held) {
                 if !e.dir.ready(&Event::used(replica, rect, intent)) && e.dir.untidy(&rect) {
                     self.step_closed(e, pools, &Event::Tidy { rect })?;
                 }
@@ -200,13 +210,14 @@ impl Cache {
                     continue;
                 }
                 let e = entries.get_mut(&u.id).ok_or(CacheError::Gone)?;
-                let mut read = u.touched().filter(|(_, i)| *i != Intent::Overwrite);
+                let held = e.stores.get(&replica).ok_or(CacheError::Gone)?.rect;
+                let mut read = u.touched_in(&held).filter(|(_, i)| *i != Intent::Overwrite);
                 if read.any(|(rect, _)| e.lost.overlaps(&rect)) {
                     return Err(CacheError::DataLost);
                 }
                 if reads_only {
                     let misses = COUNTERS.cache.misses.get();
-                    for (rect, _) in u.touched() {
+                    for (rect, _) in u.touched_in(&held) {
                         self.step_of_task(
                             replica,
                             e,
@@ -225,7 +236,7 @@ impl Cache {
                 } else {
                     u.begun();
                     let mut later = Vec::new();
-                    for (rect, intent) in u.touched() {
+                    for (rect, intent) in u.touched_in(&held) {
                         let lost = e.lost.clone();
                         let event = Event::DeviceWrite {
                             replica,

@@ -188,3 +188,42 @@ fn what_an_earlier_call_left_stays_if_that_is_worth_it() {
         product.check();
     }
 }
+
+/// A call with the first rows of B leaves a replica of them. It holds tiles of a later call, but not their strips: these
+/// tiles are moved without the rest of their strips.
+#[test]
+fn strips_that_an_earlier_call_left_in_part() {
+    let ops = (Op::None, Op::None);
+    let mut product = Product::new(ops, 0.0, 1, 1 << 20);
+    let all = (product.problem.k, product.operands.clone());
+    for (k, tile) in [
+        (16, TileSize::square(16)),
+        (all.0, TileSize::long(16, 3, ops)),
+    ] {
+        product.problem.k = k;
+        product.problem.operands[0].cols = k;
+        product.problem.operands[1].rows = k;
+        for i in [0, 1] {
+            let (id, base) = (all.1[i].id, all.1[i].base);
+            let at = base + product.starts[i] * 8;
+            product.operands[i] = operand(&product.problem, i, id, base, at);
+        }
+        let mut resources = Resources::new(1, 16, 1 << 20);
+        resources.tile = tile;
+        let plan = lower(&product.problem, &resources);
+        let longer = |p: &Part| plan.strips.around(DeviceId(0), p).rows > p.rows;
+        let mut parts = plan.tasks.iter().flat_map(|t| &t.parts);
+        assert_eq!(parts.any(longer), k > 16);
+        let done = run(
+            &product.cache,
+            &product.problem,
+            &plan,
+            &product.operands,
+            None,
+            Out::Nowhere,
+            &mut StreamedWriteBack::default(),
+        );
+        assert!(done.is_ok(), "{done:?}");
+    }
+    product.check();
+}
