@@ -7,7 +7,9 @@ A round runs a program once per side, in an order that rotates, and gives the ra
 that the three processes report. Rounds go on until the 95 % intervals of the mean of both ratios (of their logarithms, by
 Student's t) are at most WIDTH percent wide, or the time is over. OUT/pairs.md has the table, OUT/pairs.jsonl a line per
 process. FIGURES is a comma-separated list of what --help ends with; those of Octave need the folder of `gpu-octave.sh build`,
-the others that of `gpu-bench.sh build`, both made with BASE=FILE. DEVICES (default cuda) is what `semcache run --devices` gets.
+the others that of `gpu-bench.sh build`, both made with BASE=FILE. A level-3 routine may have an order, or dgemm M:N:K, and
+SEMCACHE_MEMORY as a share of what its operands take: dgemm:4096, dsymm:16384@0.25, dgemm:512:16384:16384@0.1.
+DEVICES (default cuda) is what `semcache run --devices` gets.
 """
 
 import argparse
@@ -15,12 +17,14 @@ import json
 import math
 import os
 import platform
+import re
 import statistics
 import sys
 import tarfile
 import tempfile
 import time
 
+import memory
 import run
 from run import BIN, HERE, find, quoted, tell, time_text
 
@@ -33,9 +37,6 @@ PROGRAMS = {
     "abac": (["abac", "16384", "2", "inplace", "3"], ["abac", "256", "2", "inplace", "2"],
              [("abac, refilled in place", {"variant": "inplace"})]),
 }
-for _routine in ("dgemm", "dsymm", "dsyrk", "dsyr2k", "dtrmm", "dtrsm"):
-    PROGRAMS[_routine] = (["families", "refilled", "16384", "3", _routine], ["families", "refilled", "300", "2", _routine],
-                          [(_routine + ", refilled", {"variant": "refilled"})])
 SIDES = ["base", "ours", "control"]
 # Student's t, two-sided, 95 %, by degrees of freedom.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
@@ -93,6 +94,29 @@ class Program:
         return [statistics.median(line["seconds"]) for line in found] if all(found) else None
 
 
+class Level3:
+    """One level-3 routine whose inputs the CPU rewrites before each call: a figure as ROUTINE, ROUTINE:N or dgemm:M:N:K, with
+    @SHARE if not all operands fit into the devices."""
+
+    def __init__(self, bench, key, quick):
+        word, _, share = key.partition("@")
+        routine, *sizes = word.split(":")
+        n = int(sizes[0]) if len(sizes) == 1 else 16384
+        self.bench, self.routine = bench, memory.Figure(word if len(sizes) > 1 else routine, (1500 if share else 300) if quick else n)
+        self.memory = int(float(share) * self.routine.operands()) if share else None
+        self.repetitions = 2 if quick else 3 if n > 8192 else 9
+        self.figures = [Figure(f"{word}{f', memory for {share} of its operands' if share else ''} (`{' '.join(self.command())}`)")]
+
+    def command(self):
+        program, *words = self.routine.command(self.repetitions)
+        return [os.path.basename(program), *words]
+
+    def measure(self, side):
+        env = {"SEMCACHE_MEMORY": str(self.memory)} if self.memory else {}
+        line = find(self.bench.run(side, self.routine.command(self.repetitions), 120, env), variant="refilled")
+        return [statistics.median(line["seconds"])] if line else None
+
+
 class Octave:
     """A workload of octave.m."""
 
@@ -137,7 +161,7 @@ def rounds(programs, o, end, notes):
 
 def main():
     has_octave = os.path.exists(os.path.join(HERE, "octave.tar.xz"))
-    known = list(PROGRAMS)
+    known = [*PROGRAMS, *memory.ROUTINES]
     if has_octave:
         import octave
         known = list(octave.WORKLOADS)
@@ -151,7 +175,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
     o = parser.parse_args()
     chosen = o.only.split(",") if o.only else known
-    if unknown := set(chosen) - set(known):
+    sized = lambda figure: not has_octave and re.fullmatch(r"d\w+(:\d+|:\d+:\d+:\d+)?(@[\d.]+)?", figure)
+    if unknown := {f for f in chosen if not sized(f)} - set(known):
         sys.exit(f"pairs: no figure {' '.join(unknown)}; there are {' '.join(known)}")
     if not os.path.exists(run.semcache("base")):
         sys.exit("pairs: no base library here: build with BASE=FILE")
@@ -170,7 +195,7 @@ def main():
         else:
             o.only, o.gpus, o.reps = None, None, 0
             runner = run.Bench(o)
-            programs = [Program(runner, key, o.quick) for key in chosen]
+            programs = [(Program if key in PROGRAMS else Level3)(runner, key, o.quick) for key in chosen]
         rounds(programs, o, begun + o.budget, notes)
     gpus = tell(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
     cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo", encoding="utf-8") if l.startswith("model name")), "?")

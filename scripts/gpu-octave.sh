@@ -64,7 +64,7 @@ build_into() {
     cp "$COMMAND" "$DIR/bin/"
     cp "$LIBRARY" "$DIR/lib/"
     strip "$DIR"/bin/* "$DIR"/lib/*.so
-    cp "$ROOT"/bench/{octave.py,octave.m,run.py,pairs.py} "$ROOT/scripts/gpu-octave.sh" "$DIR/"
+    cp "$ROOT"/bench/{octave.py,octave.m,run.py,pairs.py,memory.py} "$ROOT/scripts/gpu-octave.sh" "$DIR/"
     sides "$DIR"
     size=$(du -sm "$DIR" | cut -f1)
     [ "$size" -lt 60 ] || [ "$preset" -lt 6 ] || fail "$DIR has $size MB, 60 are the limit"

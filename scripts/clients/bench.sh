@@ -27,14 +27,16 @@ if grep -E '^\| families .* \| - \| [^|]* \| [^|]* \| - \|' out/bench.md || grep
 fi
 grep -q '| 515 | dgemm, refilled: moved per call .* | 1.0000 |' out/bench.md || { cat out/bench.md; fail "dgemm moved something else"; }
 say "benchmarks: $(grep -c '^| [a-z]* | [0-9]' out/bench.md) comparisons"
-# pairs FOLDER SCRIPT FIGURES: two rounds of the library against itself print FIGURES figures.
+# pairs FOLDER SCRIPT FIGURES [OPTIONS]: two rounds of the library against itself print FIGURES figures.
 pairs() {
-    env -i PATH="$PATH" DEVICES=sim:1 "$dir/$1/$2" pairs "$dir/$1.pairs" --quick --rounds 2 --budget 100000 >pairs.log 2>&1 ||
+    rm -rf "$1.pairs"
+    env -i PATH="$PATH" DEVICES=sim:1 "$dir/$1/$2" pairs "$dir/$1.pairs" --quick --rounds 2 --budget 100000 "${@:4}" >pairs.log 2>&1 ||
         { cat pairs.log; fail "$2 pairs"; }
     rows=$(grep -cE '^\| [^|]+ \| 2 \|( [0-9.]+ m?u?s \|){3}( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2}$' "$1.pairs/pairs.md")
     [ "$rows" = "$3" ] || { cat "$1.pairs/pairs.md"; fail "$2 pairs: $rows figures, not $3"; }
 }
 pairs pack gpu-bench.sh 14
+pairs pack gpu-bench.sh 3 --only dsymm:4096,dtrsm:16384@0.25,dgemm:512:1500:1500@0.1
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" memory "$dir/memory" --quick --shares 0.1,0.4 --budget 100000 >memory.log 2>&1 ||
     { cat memory.log; fail "gpu-bench.sh memory"; }
 rows=$(grep -cE '^\| d[a-z0-9:]+ \| 0\.[14] \| .* \| 0 \|$' memory/memory.md)
