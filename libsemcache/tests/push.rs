@@ -9,74 +9,28 @@
     reason = "plays an unmodified program: raw memory, raw addresses"
 )]
 
+#[path = "push/block.rs"]
+mod block;
+
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use block::{Block, run};
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
-use semcache::base::{DeviceId, Intent, Interval, Op, Rect, Routine, Value};
-use semcache::blas::{Call, Outcome};
-use semcache::cache::task::Use;
+use semcache::base::{Interval, Op, Rect, Routine, Value};
+use semcache::blas::Call;
 use semcache::host::{self, heap};
-use semcache::runtime::{self, Facts};
+use semcache::runtime;
 use testkit::runner::{self, Case};
 
-/// Memory of the program: doubles, and the values that they must have.
-struct Block {
-    at: *mut f64,
-    want: Vec<f64>,
-}
-
-impl Block {
-    fn new(n: usize, seed: usize) -> Self {
-        let at = heap::malloc(n * 8).cast::<f64>();
-        assert!(!at.is_null());
-        let mut b = Block {
-            at,
-            want: vec![0.0; n],
-        };
-        b.fill(seed);
-        b
-    }
-    fn fill(&mut self, seed: usize) {
-        for i in 0..self.want.len() {
-            self.set(i, ((i * 7 + seed * 13 + i / 11) % 5) as f64 - 2.0);
-        }
-    }
-    fn set(&mut self, i: usize, v: f64) {
-        // SAFETY: inside the block; an access to an inaccessible page faults and is served.
-        unsafe { self.at.add(i).write_volatile(v) };
-        self.want[i] = v;
-    }
-    fn get(&self, i: usize) -> f64 {
-        // SAFETY: as in `set`.
-        unsafe { self.at.add(i).read_volatile() }
-    }
-    /// Reads all elements from front to back.
-    fn check(&self, what: &str) {
-        for (i, want) in self.want.iter().enumerate() {
-            let got = self.get(i);
-            assert!(got == *want, "{what}: element {i} is {got}, not {want}");
-        }
-    }
-    fn addr(&self) -> usize {
-        self.at.addr()
-    }
-    /// Waits for pieces that are being written back, so that the rest of the test does not depend on their speed.
-    fn land(&self) {
-        let cache = runtime::get().and_then(|r| r.cache).unwrap();
-        let block = host::find(self.addr()).unwrap();
-        let whole = Rect::from(Interval::new(0, self.want.len() * 8));
-        let (coming, _) = cache.settle(std::iter::empty(), &[(block.id, whole)]);
-        cache.arrive(&coming).unwrap();
-    }
-}
-
-fn run(call: &Call) {
-    assert!(
-        !matches!(runtime::call(call, &Facts::default()), Outcome::Host),
-        "{call:?} was not offloaded"
-    );
+/// Waits for pieces that are being written back, so that the rest of the test does not depend on their speed.
+fn land(x: &Block) {
+    let cache = runtime::get().and_then(|r| r.cache).unwrap();
+    let block = host::find(x.addr()).unwrap();
+    let whole = Rect::from(Interval::new(0, x.want.len() * 8));
+    let (coming, _) = cache.settle(std::iter::empty(), &[(block.id, whole)]);
+    cache.arrive(&coming).unwrap();
 }
 
 /// `C := A B + beta C`, all of them `n` x `n`.
@@ -160,7 +114,7 @@ fn abac() {
         assert_eq!(since(before).d2h, 0, "round {round}");
         gemm(n, &a, &c, 1.0, &mut d);
         let pushed = since(before).d2h;
-        d.land();
+        land(&d);
         d.check(&format!("round {round}"));
         let all = since(before);
         assert_eq!(all.d2h, LARGE_BYTES, "round {round}");
@@ -198,7 +152,7 @@ fn landed() {
     let mut d = Block::new(n * n, 4);
     for round in 0..6 {
         gemm(n, &a, &b, 0.0, &mut d);
-        d.land();
+        land(&d);
         let before = counts();
         d.check(&format!("round {round}"));
         if round >= 2 {
@@ -306,61 +260,12 @@ fn visited() {
     c.check("visited");
 }
 
-/// `x := 2 x` on a device.
-fn double(x: &mut Block) {
-    let n = i64::try_from(x.want.len()).unwrap();
-    let call = Call::new(Routine::Scal, Dtype::D, &[n], &[(x.addr(), 1)]);
-    run(&Call {
-        alpha: Value { re: 2.0, im: 0.0 },
-        ..call
-    });
-    x.want.iter_mut().for_each(|v| *v *= 2.0);
-}
-
-/// A result is evicted, and its pages stay inaccessible while it is copied to the host. A small operand shares the first
-/// page, which is write-tracked for that. A call that uses all of the page makes it accessible: by then the copies to this
-/// page have arrived.
-fn reopened() {
-    let [mut small, mut between, mut a] = [512, 512, 3 * 512].map(|n| Block::new(n, 1));
-    double(&mut small);
-    double(&mut between);
-    double(&mut a);
-    // Device memory for the small operand, which waits for no copy of the result.
-    small.check("small");
-    // SAFETY: from `heap::malloc`, not used again.
-    unsafe { heap::free(small.at.cast()) };
-    let cache = runtime::get().and_then(|r| r.cache).unwrap();
-    let block = host::find(a.addr()).unwrap();
-    for piece in [0..800, 800..4096] {
-        let piece = Rect::from(Interval::new(piece.start, piece.end));
-        assert!(cache.send_piece(block.id, &piece));
-    }
-    let held = cache.make_room(DeviceId(0), 4096, &|_, _| false, &|o| o.alloc != block.id);
-    assert!(held.is_ok_and(|held| held.others.len() == 1));
-    let view = Rect::from(Interval::new(0, 3 * 4096));
-    let all = Use {
-        id: block.id,
-        base: a.addr(),
-        view,
-        footprint: view,
-        access: Intent::Read,
-        touched: Vec::new(),
-        size: 8,
-        step: 1,
-    };
-    let sum = Call::new(Routine::Asum, Dtype::D, &[40], &[(a.addr() + 80, 1)]);
-    run(&sum);
-    cache.expect(cache.number(), std::slice::from_ref(&all));
-    a.check("reopened");
-}
-
-const SCENARIOS: [(&str, fn()); 6] = [
+const SCENARIOS: [(&str, fn()); 5] = [
     ("abac", abac),
     ("landed", landed),
     ("jacobi", jacobi),
     ("random", random),
     ("visited", visited),
-    ("reopened", reopened),
 ];
 
 fn main() {
@@ -382,7 +287,6 @@ fn main() {
                 // The prediction error comes from measured times.
                 cases.push(match name {
                     "visited" => case.alone(),
-                    "reopened" => case.set("SEMCACHE_GATE", "wp-async"),
                     _ => case,
                 });
             }

@@ -104,10 +104,16 @@ impl Cache {
         }
         actions.retain(wanted);
         if let Err(err) = self.execute(e, pools, &actions, defer, opening) {
-            e.dir.restore(undo);
+            self.restore(e, undo);
             return Err(err);
         }
         Ok(undo)
+    }
+
+    /// Takes an event back whose actions were executed in part.
+    pub(super) fn restore(&self, e: &mut Entry, undo: Undo) {
+        e.dir.restore(undo);
+        self.track_edges_again(e);
     }
 
     fn execute(
@@ -438,12 +444,12 @@ impl Cache {
             } = action
                 && let Err(err) = self.down(e, *from, rect)
             {
-                e.dir.restore(undo);
+                self.restore(e, undo);
                 return Err(err);
             }
         }
         if let Err(err) = self.settle_host(e) {
-            e.dir.restore(undo);
+            self.restore(e, undo);
             return Err(err);
         }
         e.open_pages(self.gate)

@@ -12,8 +12,13 @@
 //! it, since
 //!
 //! * a write before the first scan shows in that scan, and replicas drop everything on the page;
-//! * a write between the two scans shows in the comparison, unless it left the same value;
+//! * a write between the two scans shows in the comparison, unless it left the same value. Then the same value is what
+//!   replicas hold, unless another thread's call has uploaded a different one meanwhile: a changed version of the directory
+//!   shows that, and the page counts as changed;
 //! * a write after the second scan shows in the next scan.
+//!
+//! A system call that is reading into the page writes through pages that the kernel has pinned and marked beforehand
+//! (direct I/O): while one runs, the page counts as changed.
 //!
 //! Result bytes are not compared: the program does not write a call's result while the call runs.
 #![expect(unsafe_code, reason = "reads pages of the program")]
@@ -26,7 +31,7 @@ use semcache_fault::probe::attempt;
 
 use super::scans::Choice;
 use super::{Cache, CacheError, Entry, State};
-use crate::base::{AllocId, Interval, Rect, RectSet, Spans};
+use crate::base::{Access, AllocId, Interval, Rect, RectSet, Spans};
 use crate::directory::Event;
 use crate::transfer::{Deps, Pool};
 
@@ -49,7 +54,9 @@ pub struct PendingCopies {
 /// Result bytes of one operand that are written back to write-tracked shared pages.
 #[derive(Debug)]
 pub(super) struct OnEdges {
-    id: AllocId,
+    pub(super) id: AllocId,
+    /// The version of the block's directory when the write-backs were queued.
+    pub(super) version: u64,
     landing: Vec<Rect>,
     /// Those of the shared pages of which replicas hold bytes other than the result's.
     shared: Vec<Shared>,
@@ -109,6 +116,25 @@ impl Cache {
         Ok(())
     }
 
+    /// After an event was taken back, which may have protected shared pages and ended their write tracking: the directory
+    /// calls them write-tracked, so they are tracked again. They are still protected; what was written before that is in
+    /// [`super::scans::Scans::dirt`].
+    pub(super) fn track_edges_again(&self, e: &mut Entry) {
+        if e.dir.tracked_edges().is_empty() {
+            return;
+        }
+        let edges = e.dir.tracked_edges().clone();
+        for pages in edges.iter().map(|&run| Rect::from(run)) {
+            for part in e.scans.write_tracked.missing(&pages) {
+                e.scans.write_tracked.insert(&part);
+                if self.mark(e, part.span()).is_err() {
+                    // All write-tracked pages count as written, and write tracking of the block ends.
+                    e.scans.refuse();
+                }
+            }
+        }
+    }
+
     /// Replicas drop their bytes of the block's shared pages, and these pages are not write-tracked any more.
     fn untrack_edges(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
         let edges = e.dir.tracked_edges().clone();
@@ -138,6 +164,7 @@ impl Cache {
         });
         OnEdges {
             id,
+            version: e.dir.version(),
             shared: shared.collect(),
             landing,
         }
@@ -201,7 +228,10 @@ impl Cache {
             for run in found {
                 let mut others = own.missing(&run.into());
                 others.retain(|rect| e.dir.held(rect));
-                if !others.is_empty() && come.changed(e, run, &others) {
+                let (addr, len) = (e.host.base + run.start, run.len());
+                let certain =
+                    e.dir.version() != come.version || self.held.forbids(addr, len, Access::Read);
+                if !others.is_empty() && (certain || come.changed(e, run, &others)) {
                     e.scans.dirt.extend(others.iter().flat_map(Rect::runs));
                 }
             }

@@ -220,7 +220,7 @@ impl Cache {
         e.host.ops.deps(&Rect::from(span), true, &mut deps);
         if let Err(err) = deps.wait(self.backend) {
             if let Some(before) = before {
-                e.dir.restore(before);
+                self.restore(e, before);
             }
             return Err(err.into());
         }

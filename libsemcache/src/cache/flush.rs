@@ -13,6 +13,10 @@ use crate::protect;
 use crate::transfer::Deps;
 use semcache_fault::held::Hold;
 
+/// Up to this number of bytes it takes less time to look at the access of all pages (a nanosecond each) than to ask a device
+/// whether copies are complete.
+const FEW_BYTES: usize = 4 << 20;
+
 /// The cache's lock, held from before a fork until after it, so that no state changes in between.
 #[derive(Debug)]
 pub struct Frozen(MutexGuard<'static, State>);
@@ -35,7 +39,7 @@ impl Cache {
         let Some(e) = entries.get_mut(&id) else {
             return Ok(());
         };
-        let mut open = e.dir.untrapped(rect);
+        let open = e.dir.untrapped(rect);
         if !open.is_empty() {
             if !e.dir.tracked_edges().is_empty() {
                 let stale = e.dir.stale();
@@ -43,9 +47,6 @@ impl Cache {
                 if !landing.is_empty() {
                     let come = self.land_on_edges(id, e, pools, landing)?;
                     pending.on_edges.push(come);
-                    // Replicas have dropped the bytes that the scan found written, so more of `rect` may be on
-                    // accessible pages now.
-                    open = e.dir.untrapped(rect);
                 }
             }
             self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
@@ -60,26 +61,32 @@ impl Cache {
                 return Err(err);
             }
         }
-        for part in &open {
-            self.unguarded(e, part, &mut pending.deps);
-        }
+        self.unguarded(e, rect, &mut pending.deps);
         for span in unprotected {
             e.host.ops.deps(&span.into(), true, &mut pending.deps);
         }
         for part in e.scans.on_tracked_pages(rect) {
             e.host.ops.reads(&part, &mut pending.deps);
         }
+        for come in pending.on_edges.iter_mut().filter(|come| come.id == id) {
+            come.version = e.dir.version();
+        }
         Ok(())
     }
 
     /// Collects the tickets of operations over `part` of which page protection does not keep the CPU away: downloads to
-    /// pages that it can read, and uploads from pages that it can write. Pages whose replica a call has evicted are still
-    /// protected: the CPU's first access faults, and the fault waits for the operations over the page.
+    /// pages that it can read, and uploads from pages that it can write. The page table says which these are: a page that a
+    /// result shares with other data stays accessible if the result is evicted, and another thread's operand covers the
+    /// page then. Pages whose replica a call has evicted may still be protected: the CPU's first access faults, and the
+    /// fault waits for the operations over the page.
     fn unguarded(&self, e: &Entry, part: &Rect, out: &mut Deps) {
-        if e.host.ops.is_empty() {
+        let (base, pages) = (e.host.base, part.span().align_out(self.page));
+        let mut over = Deps::default();
+        e.host.ops.deps(part, true, &mut over);
+        // Copies of earlier calls are complete as a rule. For few pages the devices are not asked: that takes longer.
+        if over.is_empty() || pages.len() > FEW_BYTES && over.settled(self.backend) {
             return;
         }
-        let (base, pages) = (e.host.base, part.span().align_out(self.page));
         let found =
             semcache_fault::pages::runs(base + pages.start, pages.len(), |from, to, access| {
                 if access == Access::None {

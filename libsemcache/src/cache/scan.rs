@@ -23,7 +23,8 @@
 //! * **Making a panel inaccessible**: the panel is made inaccessible first, then scanned; pages written until then go
 //!   to `dirt`. Their written bytes lie beside the operands of the call that makes the panel inaccessible. An
 //!   inaccessible panel is not write-tracked: copies to the host may mark its pages. **Making it accessible** again:
-//!   all copies in flight over it have completed, it is write-tracked while it is inaccessible, then made accessible.
+//!   all copies in flight over it have completed, it is write-tracked while it is inaccessible (perhaps before they have
+//!   completed: then they mark it), then made accessible.
 //! * **Uploading** is not trapped: a byte that the CPU writes during the upload would reach the device torn, or too
 //!   new. So a call waits at its end until its uploads from write-tracked panels have been read ([`Cache::settle`]).
 //! * **Steps other than use** need no scan: write-back copies stale bytes only, to panels that are inaccessible, and
@@ -190,11 +191,20 @@ impl Cache {
         let rect = Rect::from(span);
         let fresh = e.scans.write_tracked.missing(&rect);
         let mut deps = Deps::default();
-        // A page may be write-tracked while it is inaccessible: a result was evicted, and then an operand that shares the
-        // page with other data was used. Copies to the host over it must be complete before the CPU may read it.
-        e.host.ops.deps(&rect, false, &mut deps);
         for part in &fresh {
             e.host.ops.deps(part, true, &mut deps);
+        }
+        // A page may be write-tracked while it is protected: a result or an input was evicted before the copies of its bytes
+        // were complete, and then an operand that shares the page with other data was used.
+        let (addr, ops) = (e.host.base + span.start, &e.host.ops);
+        let protected = semcache_fault::pages::runs(addr, span.len(), |from, to, access| {
+            if access != Access::ReadWrite {
+                let pages = Rect::interval(from - e.host.base, to - e.host.base);
+                ops.deps(&pages, true, &mut deps);
+            }
+        });
+        if protected.is_err() {
+            ops.deps(&rect, true, &mut deps);
         }
         if !deps.is_empty() {
             deps.wait(self.backend)?;
@@ -211,7 +221,6 @@ impl Cache {
             }
         }
         e.set_guarded(true);
-        let addr = e.host.base + span.start;
         let open = self.gate.apply(addr, span.len(), Access::ReadWrite);
         if open.is_ok() {
             e.scans.write_tracked.insert(&rect);

@@ -49,7 +49,8 @@ pub(crate) struct Scans {
     pub(super) refused: bool,
     /// The offsets that are registered for write tracking.
     pub(super) registered: Option<Interval>,
-    /// The write-tracked ranges, all of them accessible.
+    /// The write-tracked ranges. Those that are inaccessible are the pages of an evicted result that another operand shares with
+    /// other data.
     pub(super) write_tracked: RectSet,
     /// Pages found written whose bytes replicas have not dropped yet.
     pub(super) dirt: Vec<Interval>,

@@ -156,7 +156,7 @@ impl Cache {
                     if let Some(e) = state.entries.get_mut(&uses[operand].id) {
                         e.lost = lost;
                         if let Some(dir) = dir {
-                            e.dir.restore(dir);
+                            self.restore(e, dir);
                         }
                     }
                 }
