@@ -129,7 +129,7 @@ impl Cache {
         operands: &[Use],
         room: Room<'_>,
     ) -> Result<Vec<ReplicaId>, CacheError> {
-        let place_each = |state: &mut State| {
+        let place_each = |state: &mut State, operands: &[Use]| {
             let mut replicas = Vec::with_capacity(operands.len());
             for operand in operands {
                 let replica = self.place(state, device, operand, &replicas, room)?;
@@ -139,13 +139,22 @@ impl Cache {
         };
         let bytes: usize = operands.iter().map(|o| tile_bytes(&o.view)).sum();
         let fits = bytes <= state.pools[device.index()].capacity();
-        match place_each(state) {
+        match place_each(state, operands) {
             // All other replicas have been evicted by now; but those of this task may lie apart, with too little memory
             // in each place between them, or in chunks of memory that are larger than they are.
             Err(CacheError::NoRoom) if fits => {
                 while self.evict_of(state, device, None, &[])? {}
                 state.pools[device.index()].give_back_whole_chunks(self.backend);
-                place_each(state)
+                // A tile may have room where what is copied together with it has none.
+                let alone = |o: &Use| match room {
+                    Room::Tiles { .. } => Use {
+                        footprint: o.view,
+                        ..o.clone()
+                    },
+                    Room::Whole { .. } => o.clone(),
+                };
+                let alone: Vec<Use> = operands.iter().map(alone).collect();
+                place_each(state, &alone)
             }
             placed => placed,
         }

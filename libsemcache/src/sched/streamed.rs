@@ -96,24 +96,22 @@ impl StreamedWriteBack {
             let o = &operands[part.operand];
             panel.left -= 1;
             panel.join(part.row, part.row + part.rows);
-            let strip = plan.strips.around(task.device, part);
-            let all = panel.left == 0;
-            panel.ready.retain(|&(first, end)| {
-                let long = match self.each {
-                    true => first <= strip.row && strip.row + strip.rows <= end,
-                    false => (end - first) * o.size >= LONG_RUN,
+            let leaving = if panel.left == 0 {
+                std::mem::take(&mut panel.ready)
+            } else if self.each {
+                let strip = plan.strips.around(task.device, part);
+                panel.cut(strip.row, strip.row + strip.rows)
+            } else {
+                panel.longer_than(LONG_RUN / o.size)
+            };
+            go.extend(leaving.into_iter().map(|(first, end)| {
+                let rows = Part {
+                    row: first,
+                    rows: end - first,
+                    ..*part
                 };
-                let leaves = all || long;
-                if leaves {
-                    let rows = Part {
-                        row: first,
-                        rows: end - first,
-                        ..*part
-                    };
-                    go.push((part.operand, problem.bytes(&rows, o.view.start)));
-                }
-                !leaves
-            });
+                (part.operand, problem.bytes(&rows, o.view.start))
+            }));
         }
         go
     }
@@ -145,14 +143,33 @@ impl Panel {
         self.ready.push((first, end));
         self.ready.sort_unstable();
     }
+
+    /// Takes these rows out if all of them are final.
+    fn cut(&mut self, first: usize, end: usize) -> Vec<(usize, usize)> {
+        let around = self.ready.iter().position(|&(f, e)| f <= first && end <= e);
+        let Some(at) = around else { return Vec::new() };
+        let (f, e) = self.ready[at];
+        let rest = [(f, first), (end, e)].into_iter().filter(|(f, e)| f < e);
+        self.ready.splice(at..=at, rest);
+        vec![(first, end)]
+    }
+
+    /// Takes the ranges of at least this number of rows out.
+    fn longer_than(&mut self, rows: usize) -> Vec<(usize, usize)> {
+        let long = |&(first, end): &(usize, usize)| end - first >= rows;
+        let (long, short) = self.ready.iter().partition(|range| long(range));
+        self.ready = short;
+        long
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::rect::RectSet;
-    use crate::base::{AllocId, Dtype, Form, Op, Routine, Side, Uplo, Value};
-    use crate::plan::{Operand, Resources, lower};
+    use crate::base::{AllocId, Dtype, Form, Op, Routine, Side, TileSize, Uplo, Value};
+    use crate::plan::tiling::Order;
+    use crate::plan::{Operand, Resources, Tiling, lower};
 
     fn gemm(m: usize, n: usize, k: usize) -> Problem {
         Problem {
@@ -288,6 +305,46 @@ mod tests {
         let mut streamed = StreamedWriteBack::new(&plan, &[], false);
         for at in 0..plan.tasks.len() {
             assert!(streamed.queued(at, &p, &plan, &placed(&p)).is_empty());
+        }
+    }
+
+    /// Each strip leaves alone, with the last of its tiles, where a strip is in several blocks, too.
+    #[test]
+    fn strips_leave_when_they_are_final() {
+        let ops = (Op::Trans, Op::Trans);
+        let mut p = gemm(469, 469, 160);
+        (p.op_a, p.op_b) = ops;
+        p.operands[0] = Operand::matrix(160, 469, 160);
+        p.operands[1] = Operand::matrix(469, 160, 469);
+        let operands = placed(&p);
+        for (block_rows, order) in [
+            (3, Order::RowsOfBlocks),
+            (3, Order::ColumnsOfBlocks),
+            (8, Order::RowsOfBlocks),
+            (8, Order::ColumnsOfBlocks),
+        ] {
+            let tiling = Tiling {
+                tile: TileSize::long(16, 4, ops),
+                block_rows,
+                block_cols: 2,
+                order,
+                in_core: false,
+            };
+            let mut resources = Resources::new(1, 64, 1 << 20);
+            resources.tiling = Some(tiling);
+            let plan = lower(&p, &resources);
+            let strip = |at: usize| plan.strips.around(DeviceId(0), &plan.tasks[at].parts[2]);
+            let mut last = FxHashMap::default();
+            (0..plan.tasks.len()).for_each(|at| _ = last.insert(key(&strip(at)), at));
+            let mut streamed = StreamedWriteBack::new(&plan, &[2], true);
+            for at in 0..plan.tasks.len() {
+                let gone = streamed.queued(at, &p, &plan, &operands);
+                let now = strip(at);
+                let expected = (last[&key(&now)] == at).then(|| p.bytes(&now, 0));
+                let gone: Vec<Rect> = gone.into_iter().map(|(_, rect)| rect).collect();
+                assert_eq!(gone, Vec::from_iter(expected), "{tiling:?}, task {at}");
+            }
+            assert!(last.len() > 20 && plan.tasks.len() > 2 * last.len());
         }
     }
 }

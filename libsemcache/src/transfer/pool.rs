@@ -113,12 +113,13 @@ impl Pool {
     }
 
     /// The number of ranges of this length that [`Pool::alloc_slot`] could give. If chunks of other lengths would leave more than
-    /// an eighth of the memory unused, those that are free are returned to the backend first; that waits for the operations
+    /// an eighth of the free memory unused, those that are free are returned to the backend first; that waits for the operations
     /// that still use them. If the backend has refused memory before, what it gives now is taken at once, so that the number
     /// holds.
     pub fn slots(&mut self, backend: &dyn Backend, bytes: usize) -> usize {
         let Some(len) = round(bytes) else { return 0 };
-        let most = self.capacity / len;
+        let free: usize = self.free.values().map(|f| f.len).sum();
+        let most = (self.capacity + free).saturating_sub(self.taken) / len;
         if self.slots_now(len) < most - most / 8 {
             self.give_back_whole_chunks(backend);
         }
@@ -364,5 +365,20 @@ mod tests {
         give_chunk(&machine, DEVICE, theirs);
         assert_eq!(pool.slots(&machine, UNIT), 3);
         assert_eq!(pool.capacity(), 8 * UNIT);
+    }
+
+    /// Chunks of the right length stay, also beside a range that is in use.
+    #[test]
+    fn free_chunks_that_are_slots_stay() {
+        let (machine, mut pool) = eight();
+        assert!(has(&machine, &mut pool, 2));
+        let slot = |pool: &mut Pool| pool.alloc_slot(&machine, UNIT).expect("given");
+        let slots = [(); 6].map(|()| slot(&mut pool).expect("room"));
+        slots
+            .into_iter()
+            .for_each(|(range, deps)| pool.give(range, deps));
+        let chunks = pool.chunks.len();
+        assert_eq!(pool.slots(&machine, UNIT), 6);
+        assert_eq!(pool.chunks.len(), chunks);
     }
 }
