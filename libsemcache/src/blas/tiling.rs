@@ -11,9 +11,9 @@ use super::tilings::{Chosen, Key};
 use crate::base::TileSize;
 use crate::model::decide::Planner;
 use crate::model::exec::row_s;
-use crate::model::rates::{DeviceRates, Rates};
+use crate::model::rates::Rates;
 use crate::model::select::{Choice, Fetch, tiles};
-use crate::plan::{self, Pace, Plan, Problem, Resources, Tiling};
+use crate::plan::{self, Pace, Problem, Resources, Tiling};
 use crate::sched::memory::{schedule, schedule_in_core};
 
 /// Seconds that planning with a given tile may take.
@@ -92,9 +92,7 @@ impl<'a> Planned<'a> {
                 return None;
             }
             let schedule = schedule_in_core(self.problem, &plan, &device, devices, moved)?;
-            let seconds = schedule
-                .seconds
-                .max(plan.tasks.len() as f64 * self.rates.task_s);
+            let seconds = schedule.seconds;
             if best.is_none_or(|best| seconds < best.seconds) {
                 best = Some(Choice { tile, seconds });
             }
@@ -215,8 +213,9 @@ fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<Ch
             break;
         }
         let tasks = tasks(&tiling.tile);
-        let too_long =
-            |best: &Chosen| spent_s + planning_s(&tiling.tile, tasks) > allowed_s(best.choice.seconds);
+        let too_long = |best: &Chosen| {
+            spent_s + planning_s(&tiling.tile, tasks) > allowed_s(best.choice.seconds)
+        };
         if best.as_ref().is_some_and(too_long) {
             break;
         }
@@ -229,25 +228,12 @@ fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<Ch
             },
         );
         spent_s += planning_s(&tile, plan.tasks.len());
-        let seconds = predicted(problem, &plan, rates, &device, resources);
+        let on = (resources.devices, resources.memory);
+        let seconds = schedule(problem, &plan, &device, on).map_or(f64::INFINITY, |s| s.seconds);
         if best.is_none_or(|best| seconds < best.choice.seconds) {
             let choice = Choice { tile, seconds };
             best = Some(Chosen { choice, tiling });
         }
     }
     best
-}
-
-fn predicted(
-    problem: &Problem,
-    plan: &Plan,
-    rates: &Rates,
-    device: &DeviceRates,
-    resources: &Resources,
-) -> f64 {
-    let issue_s = plan.tasks.len() as f64 * rates.task_s.max(Pace::USUAL.issue_s);
-    match schedule(problem, plan, device, (resources.devices, resources.memory)) {
-        Some(schedule) => schedule.seconds.max(issue_s),
-        None => f64::INFINITY,
-    }
 }

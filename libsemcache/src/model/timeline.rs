@@ -4,7 +4,8 @@
 //! Each device has three lanes (uploads, kernels, write-backs) and a number of *slots*, each of which holds one tile.
 //! Tasks are taken in the order of the plan. For each tile that is missing, a slot is found, and the upload runs as soon
 //! as the link is free, the tile's newest bytes are where they are copied from, and the kernels and the write-back that
-//! use the slot's old tile are done. A kernel runs behind the one before it, once its tiles have arrived.
+//! use the slot's old tile are done. A kernel runs behind the one before it, once its tiles have arrived. One thread queues
+//! the tasks of all devices, one after the other, each with the copies of its tiles.
 //!
 //! The future of a call is known, so the tile that gives way is chosen by its next use (Belady's rule). Two changes:
 //!
@@ -67,6 +68,8 @@ pub struct Load {
     pub tasks: Vec<Task>,
     /// What the tasks use.
     pub uses: Vec<Use>,
+    /// Seconds in which the calling thread queues a task.
+    pub issue_s: f64,
     /// Tiles that are in a slot before the call, as device, tile, and whether the bytes there are valid.
     pub resident: Vec<(usize, u32, bool)>,
     /// The same of tiles that have memory apart from the slots, for the whole call.
@@ -224,7 +227,11 @@ impl Run<'_> {
             device, seconds, ..
         } = self.load.tasks[at];
         let range = self.load.range(at);
-        let mut start = self.lanes[device].kernels;
+        // The copies of the task's tiles are queued before its kernel.
+        let begun = at as f64 * self.load.issue_s;
+        let lanes = &mut self.lanes[device];
+        lanes.uploads = lanes.uploads.max(begun);
+        let mut start = lanes.kernels.max(begun + self.load.issue_s);
         for i in range.clone() {
             let used = self.load.uses[i];
             self.find_slot(at, device, used.tile)?;
@@ -269,7 +276,8 @@ impl Run<'_> {
             let position = self.victim(at, device)?;
             let victim = self.held[device].swap_remove(position);
             if self.only_copy(device, victim) {
-                self.write_back(device, victim, self.load.tiles[victim as usize].bytes);
+                let Tile { bytes, home, .. } = self.load.tiles[victim as usize];
+                self.write_back(device, victim, bytes.max(home));
             }
             let copy = &mut self.copies[device][victim as usize];
             (copy.held, copy.valid) = (false, false);

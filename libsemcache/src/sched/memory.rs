@@ -10,7 +10,7 @@ use crate::model::exec::device_s;
 use crate::model::rates::DeviceRates;
 use crate::model::select::Fetch;
 use crate::model::timeline::{self, Device, Load, Schedule, Tile};
-use crate::plan::{Access, Part, Plan, Problem, Task, touched};
+use crate::plan::{Access, Pace, Part, Plan, Problem, Task, touched};
 
 /// The most tiles that a device holds of a call: what looks at all replicas of a matrix takes longer with each.
 pub(super) const MOST_SLOTS: usize = 1024;
@@ -30,7 +30,10 @@ pub(super) fn load<K: Copy + Eq + Hash>(
     moved: &[Fetch],
     place: impl Fn(&Part) -> K,
 ) -> (Load, Vec<K>) {
-    let mut load = Load::default();
+    let mut load = Load {
+        issue_s: Pace::USUAL.issue_s,
+        ..Load::default()
+    };
     let (mut places, mut known) = (Vec::new(), FxHashMap::default());
     for task in &plan.tasks {
         load.tasks.push(timeline::Task {
@@ -56,19 +59,23 @@ pub(super) fn load<K: Copy + Eq + Hash>(
                 });
                 load.tiles.len() - 1
             });
-            let all = (strip.rows * strip.cols, part.access != Access::Overwrite);
-            let (elements, reads) = match problem.routine.triangle() {
+            let all = strip.rows * strip.cols;
+            let (read, written) = match problem.routine.triangle() {
                 Some(triangle) if triangle == part.operand && strip == part => {
-                    read(problem, task, part)
+                    of_triangle(problem, task, part)
                 }
-                _ => all,
+                _ if part.access == Access::Overwrite => (0, all),
+                _ => (all, all),
             };
-            let bytes = (elements * problem.dtype.size()) as f64;
+            let reads = read > 0;
+            let bytes = |elements| (elements * problem.dtype.size()) as f64;
             let Fetch { get, set } = moved.get(part.operand).copied().unwrap_or(Fetch::ALL);
             let (writes, known) = (part.access != Access::Read, &mut load.tiles[tile]);
-            known.bytes = known.bytes.max(bytes * get);
+            // A tile that is not read before it is written has its size nevertheless: it may have to be copied later.
+            let sent = if reads { read } else { written };
+            known.bytes = known.bytes.max(bytes(sent) * get);
             if writes {
-                known.home = known.home.max(bytes * set);
+                known.home = known.home.max(bytes(written) * set);
             }
             load.uses.push(timeline::Use {
                 tile: u32::try_from(tile).unwrap_or(u32::MAX),
@@ -80,18 +87,12 @@ pub(super) fn load<K: Copy + Eq + Hash>(
     (load, places)
 }
 
-/// The elements of a part of the triangle that a task needs on its device before, and whether there are any; if there are
-/// none, all that it writes.
-fn read(problem: &Problem, task: &Task, part: &Part) -> (usize, bool) {
-    let read: usize = touched(problem, &task.kernel, part)
-        .iter()
-        .filter(|p| p.access != Access::Overwrite)
-        .map(|p| p.rows * p.cols)
-        .sum();
-    match read {
-        0 => (part.rows * part.cols, false),
-        some => (some, true),
-    }
+/// The elements of a part of the triangle that a task needs on its device before, and those that it uses or writes.
+fn of_triangle(problem: &Problem, task: &Task, part: &Part) -> (usize, usize) {
+    let pieces = touched(problem, &task.kernel, part);
+    let elements = |pieces: &mut dyn Iterator<Item = &Part>| pieces.map(|p| p.rows * p.cols).sum();
+    let mut read = pieces.iter().filter(|p| p.access != Access::Overwrite);
+    (elements(&mut read), elements(&mut pieces.iter()))
 }
 
 fn work(problem: &Problem, task: &Task) -> Work {
@@ -155,7 +156,7 @@ mod tests {
     use crate::model::exec::row_s;
     use crate::model::select::tiles;
     use crate::model::{HostRates, Rates};
-    use crate::plan::{Operand, Pace, Resources, lower, strips_in_core, tilings};
+    use crate::plan::{Operand, Resources, lower, strips_in_core, tilings};
 
     fn problem(routine: Routine, (m, n, k): (usize, usize, usize), beta: Value) -> Problem {
         let matrix = |r, c| Operand::matrix(r, c, r);
@@ -292,6 +293,24 @@ mod tests {
                     least = least.min(s.seconds);
                 }
             }
+        }
+    }
+
+    /// Of a triangle that is not read, the squares on the diagonal are sent, and all of it is written back.
+    #[test]
+    fn a_triangle_that_is_not_read_is_written_back_whole() {
+        let rates = Rates::h200(HostRates::of_cores(16)).device;
+        let (n, beta) = (4096, Value::ZERO);
+        let p = problem(Routine::Syrk, (n, n, 256), beta);
+        let moved = [Fetch { get: 0.0, set: 0.0 }, Fetch::ALL];
+        let half = (n * n * 8 / 2) as f64;
+        for tile in [n, n / 2] {
+            let r = Resources::new(1, tile, 80 << 30);
+            let schedule = schedule_in_core(&p, &lower(&p, &r), &rates, 1, &moved);
+            let schedule = schedule.expect("memory for all");
+            let (sent, back) = (schedule.bytes_in / half, schedule.bytes_out / half);
+            assert!((0.05..0.15).contains(&sent), "{tile}: {sent}");
+            assert!((1.0..1.1).contains(&back), "{tile}: {back}");
         }
     }
 

@@ -151,6 +151,30 @@ fn another_device_is_a_source() {
 }
 
 #[test]
+fn one_thread_queues_the_tasks_of_all_devices() {
+    let mut l = load(&[
+        (0, &[(0, READ), (1, OVERWRITE)]),
+        (1, &[(2, OVERWRITE)]),
+        (0, &[(3, OVERWRITE)]),
+    ]);
+    l.issue_s = 5.0;
+    let s = schedule(&l, &[device(4), device(4)]).unwrap();
+    assert_eq!(s.starts, [5.0, 10.0, 15.0]);
+    // The second upload is queued when the thread is done with the first two tasks.
+    let mut l = load(&[
+        (0, &[(0, OVERWRITE)]),
+        (0, &[(0, UPDATE)]),
+        (0, &[(1, READ)]),
+    ]);
+    l.issue_s = 0.25;
+    let s = schedule(&l, &[device(4)]).unwrap();
+    assert_eq!(s.starts, [0.25, 1.25, 2.25]);
+    l.issue_s = 1.0;
+    let s = schedule(&l, &[device(4)]).unwrap();
+    assert_eq!(s.starts, [1.0, 2.0, 3.0]);
+}
+
+#[test]
 fn what_devices_have_costs_nothing() {
     let mut l = load(&[(0, &[(0, READ), (1, UPDATE)])]);
     l.tiles[0].bytes = 0.0;
