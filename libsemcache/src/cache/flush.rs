@@ -65,9 +65,6 @@ impl Cache {
         for span in unprotected {
             e.host.ops.deps(&span.into(), true, &mut pending.deps);
         }
-        for part in e.scans.on_tracked_pages(rect) {
-            e.host.ops.reads(&part, &mut pending.deps);
-        }
         for come in pending.on_edges.iter_mut().filter(|come| come.id == id) {
             come.version = e.dir.version();
         }

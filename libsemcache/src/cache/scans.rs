@@ -67,11 +67,6 @@ impl Scans {
         self.write_tracked.is_empty() && self.dirt.is_empty()
     }
 
-    /// Those of these bytes that are uploaded from write-tracked pages, where a write of the CPU is not trapped.
-    pub(crate) fn on_tracked_pages(&self, rect: &Rect) -> Vec<Rect> {
-        self.write_tracked.common(rect)
-    }
-
     /// The pages no longer count as write-tracked: replicas hold nothing valid in them, or they are inaccessible.
     pub(crate) fn untrack(&mut self, span: Interval) {
         if !self.write_tracked.is_empty() {

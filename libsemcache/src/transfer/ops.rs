@@ -117,15 +117,6 @@ impl Ops {
         }
     }
 
-    /// Collects the tickets of operations that read some of `rect`.
-    pub fn reads(&self, rect: &Rect, out: &mut Deps) {
-        for op in &self.list {
-            if !op.write && op.rect.overlaps(rect) {
-                out.add(op.ticket);
-            }
-        }
-    }
-
     /// Collects the tickets of all operations in flight.
     pub fn all(&self, out: &mut Deps) {
         for op in &self.list {
