@@ -11,8 +11,10 @@ use crate::base::{DeviceId, Rect};
 use crate::cache::task::Use;
 use crate::plan::{Access, Part, Plan, Problem, Task};
 
-/// Runs of at least this many bytes are copied at the full rate of the link.
-const LONG_RUN: usize = 64 << 10;
+/// Runs of at least this many bytes leave at once: they are copied at 0.84 of the link's rate, of 44 KiB at 0.94 (an H100
+/// beside products). Longer ones come at the price of waiting for a neighbour: the last column panel of a product of order
+/// 16384 in tiles of 5504 left whole, 13 ms after the last of 148 ms of kernels, where the last tile takes 4.4 ms.
+const LONG_RUN: usize = 32 << 10;
 
 /// A part of an output by its place: operand, first row, first column, rows, columns.
 type Key = (usize, usize, usize, usize, usize);
@@ -288,8 +290,11 @@ mod tests {
         let plan = lower(&p, &Resources::new(1, 2048, 140 << 30));
         let (first, pieces) = play(&p, &plan, &placed(&p));
         assert!(first < 0.25, "the first piece left at {first}");
-        assert!(pieces.iter().all(|r| r.width >= LONG_RUN), "{pieces:?}");
-        assert!(pieces.len() <= 16);
+        // What is left between two pieces may be shorter.
+        let short = pieces.iter().filter(|r| r.width < LONG_RUN);
+        let short: usize = short.map(Rect::bytes).sum();
+        assert!(short <= 16384 * 16384 * 8 / 16, "{pieces:?}");
+        assert!(pieces.len() <= 32);
         // A complete column panel is contiguous.
         let p = gemm(4096, 4096, 4096);
         let plan = lower(&p, &Resources::new(1, 1024, 140 << 30));
