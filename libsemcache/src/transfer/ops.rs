@@ -3,6 +3,10 @@
 //! Streams run concurrently. An operation that reads bytes waits for the writes in flight over them; an operation that
 //! writes bytes waits for reads and writes (the full/empty bits of SemCache++ 3.2.3, as events over byte rectangles).
 //! The list stays short: if an operation is ordered behind an older one and covers its bytes, the older one is removed.
+//! It is sorted by the operations' first bytes, so that an operation on a tile is compared with those on the same column
+//! panel, however many are in flight over the matrix.
+
+use std::ops::Range;
 
 use crate::base::{DeviceId, Rect};
 use crate::device::api::{Backend, DeviceError, Ticket};
@@ -49,10 +53,10 @@ impl Deps {
         self.0.is_empty()
     }
 
-    /// Whether a ticket of the same stream is here that is not later.
-    fn has_before(&self, t: Ticket) -> bool {
-        let earlier = |k: &Ticket| (k.device, k.lane) == (t.device, t.lane) && k.seq <= t.seq;
-        self.0.iter().any(earlier)
+    /// The number of the ticket of the same stream that is here.
+    fn of_stream(&self, t: Ticket) -> Option<u64> {
+        let same = |k: &&Ticket| (k.device, k.lane) == (t.device, t.lane);
+        self.0.iter().find(same).map(|k| k.seq)
     }
 
     /// Removes the tickets of complete operations.
@@ -95,10 +99,13 @@ pub struct InFlight {
     pub write: bool,
 }
 
-/// The operations in flight over one replica, or over the host side of one allocation, oldest first.
+/// The operations in flight over one replica, or over the host side of one allocation.
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
+    /// In the order of their first bytes.
     list: Vec<InFlight>,
+    /// For each operation the largest end of the bytes of it and of those before it: these ends ascend.
+    reach: Vec<usize>,
     /// At this many entries a push removes completed operations: twice as many as the last time left, so that each
     /// operation is asked about a few times however many are in flight.
     prune_at: usize,
@@ -108,9 +115,17 @@ pub struct Ops {
 const LEAST_PRUNED: usize = 16;
 
 impl Ops {
+    /// The positions of the operations whose bytes may overlap `rect`.
+    fn near(&self, rect: &Rect) -> Range<usize> {
+        let span = rect.span();
+        let first = self.reach.partition_point(|&end| end <= span.start);
+        let end = self.list.partition_point(|op| op.rect.start < span.end);
+        first..end.max(first)
+    }
+
     /// Collects the tickets that an operation over `rect` must wait for.
     pub fn deps(&self, rect: &Rect, write: bool, out: &mut Deps) {
-        for op in &self.list {
+        for op in &self.list[self.near(rect)] {
             if (write || op.write) && op.rect.overlaps(rect) {
                 out.add(op.ticket);
             }
@@ -132,48 +147,106 @@ impl Ops {
     /// Records an operation that was queued behind [`Ops::deps`] of the same arguments. Removes older operations that
     /// it makes redundant.
     pub fn push(&mut self, backend: &dyn Backend, rect: Rect, ticket: Ticket, write: bool) {
-        self.list.retain(|op| {
+        let redundant = |op: &InFlight| {
             let ordered = write
                 || (!op.write
                     && op.ticket.device == ticket.device
                     && op.ticket.lane == ticket.lane);
-            !(ordered && rect.contains(&op.rect))
-        });
-        if self.list.len() >= self.prune_at.max(LEAST_PRUNED) {
-            self.prune(backend);
-        }
-        self.list.push(InFlight {
+            ordered && rect.contains(&op.rect)
+        };
+        let new = InFlight {
             rect,
             ticket,
             write,
-        });
+        };
+        let (mut at, mut replaced) = (self.near(&rect), false);
+        while let Some(i) = at.clone().find(|&i| redundant(&self.list[i])) {
+            if self.list[i].rect == rect && !replaced {
+                // The usual case: the next task on a tile.
+                self.list[i] = new;
+                (replaced, at.start) = (true, i + 1);
+            } else {
+                self.list.remove(i);
+                self.reach.remove(i);
+                at = i..at.end - 1;
+                self.reach_from(i);
+            }
+        }
+        if replaced {
+            return;
+        }
+        if self.list.len() >= self.prune_at.max(LEAST_PRUNED) {
+            self.prune(backend);
+        }
+        self.insert(new);
     }
 
     /// Records an operation of the memory's previous use, for which every operation over `rect` must wait (reused
     /// device memory).
     pub fn push_ordered(&mut self, rect: Rect, ticket: Ticket) {
-        self.list.push(InFlight {
+        self.insert(InFlight {
             rect,
             ticket,
             write: true,
         });
     }
 
+    fn insert(&mut self, op: InFlight) {
+        let at = (self.list).partition_point(|known| known.rect.start <= op.rect.start);
+        self.list.insert(at, op);
+        self.reach.insert(at, 0);
+        self.reach_from(at);
+    }
+
+    /// Recomputes the ends from a position on at which an operation was added, or removed.
+    fn reach_from(&mut self, at: usize) {
+        let mut reach = at.checked_sub(1).map_or(0, |before| self.reach[before]);
+        for i in at..self.list.len() {
+            reach = reach.max(self.list[i].rect.span().end);
+            if self.reach[i] == reach && i > at {
+                break;
+            }
+            self.reach[i] = reach;
+        }
+    }
+
     /// Removes completed operations.
     pub fn prune(&mut self, backend: &dyn Backend) {
-        // A stream completes its operations in order: if one is not done, none behind it is.
-        let mut pending = Deps::default();
-        self.list.retain(|op| {
-            if pending.has_before(op.ticket) {
+        // A stream completes its operations in order: if one is not done, none behind it is, and if one is, so are all before it.
+        let (mut pending, mut complete) = (Deps::default(), Deps::default());
+        self.keep(|op| {
+            if pending
+                .of_stream(op.ticket)
+                .is_some_and(|seq| seq <= op.ticket.seq)
+            {
                 return true;
             }
+            if complete
+                .of_stream(op.ticket)
+                .is_some_and(|seq| seq >= op.ticket.seq)
+            {
+                return false;
+            }
             let done = matches!(backend.done(op.ticket), Ok(true));
-            if !done {
+            if done {
+                complete.add(op.ticket);
+            } else {
+                pending.retain(|t| (t.device, t.lane) != (op.ticket.device, op.ticket.lane));
                 pending.add(op.ticket);
             }
             !done
         });
         self.prune_at = 2 * self.list.len();
+    }
+
+    fn keep(&mut self, keep: impl FnMut(&InFlight) -> bool) {
+        self.list.retain(keep);
+        self.reach.clear();
+        let mut reach = 0;
+        self.reach.extend(self.list.iter().map(|op| {
+            reach = reach.max(op.rect.span().end);
+            reach
+        }));
     }
 
     /// Whether no operation is in flight, as far as is known without asking the device.
@@ -191,19 +264,21 @@ impl Ops {
     /// Removes the operations of a lost device, which never complete. Returns the bytes that those of them were to
     /// write that did not complete before the loss.
     pub fn forget(&mut self, device: DeviceId, backend: &dyn Backend) -> Vec<Rect> {
-        let (gone, kept) = self.list.iter().partition(|op| op.ticket.device == device);
-        self.list = kept;
+        let unwritten = |op: &&InFlight| {
+            let lost = op.write && op.ticket.device == device;
+            lost && !matches!(backend.done(op.ticket), Ok(true))
+        };
+        let gone = self.list.iter().filter(unwritten).map(|op| op.rect);
+        let gone = gone.collect();
+        self.keep(|op| op.ticket.device != device);
         self.prune_at = 0;
-        let unwritten = |op: &InFlight| op.write && !matches!(backend.done(op.ticket), Ok(true));
-        Vec::into_iter(gone)
-            .filter(unwritten)
-            .map(|op| op.rect)
-            .collect()
+        gone
     }
 
     /// Removes all operations: the caller has waited for them.
     pub fn clear(&mut self) {
         self.list.clear();
+        self.reach.clear();
         self.prune_at = 0;
     }
 }
@@ -212,6 +287,8 @@ impl Ops {
 mod tests {
     use super::*;
     use crate::device::api::Lane;
+    use crate::device::sim::{SimConfig, SimMachine};
+    use proptest::prelude::*;
 
     const NONE: Ticket = Ticket {
         device: DeviceId(0),
@@ -263,5 +340,81 @@ mod tests {
         }
         let last = [Ticket { seq: 9, ..NONE }, Ticket { seq: 9, ..other }];
         assert_eq!(deps.tickets(), last);
+    }
+
+    /// The tickets to wait for if no operation was ever removed from the list.
+    fn naive(queued: &[InFlight], rect: &Rect, write: bool) -> Vec<Ticket> {
+        let mut deps = Deps::default();
+        let waits = |op: &&InFlight| (write || op.write) && op.rect.overlaps(rect);
+        queued
+            .iter()
+            .filter(waits)
+            .for_each(|op| deps.add(op.ticket));
+        sorted(&deps)
+    }
+
+    fn sorted(deps: &Deps) -> Vec<Ticket> {
+        let mut tickets = deps.tickets().to_vec();
+        tickets.sort_by_key(|t| (t.device, t.lane as usize));
+        tickets
+    }
+
+    /// All operations so far, in the order in which they were queued, and the tickets that each waits for.
+    #[derive(Default)]
+    struct Queue {
+        queued: Vec<InFlight>,
+        behind: Vec<Vec<Ticket>>,
+    }
+
+    impl Queue {
+        /// All that has to be complete before an operation that waits for these tickets begins.
+        fn before(&self, tickets: &[Ticket]) -> Vec<bool> {
+            let mut before = vec![false; self.queued.len()];
+            let mut open: Vec<Ticket> = tickets.to_vec();
+            while let Some(t) = open.pop() {
+                for (i, op) in self.queued.iter().enumerate() {
+                    let same = (op.ticket.device, op.ticket.lane) == (t.device, t.lane);
+                    if same && op.ticket.seq <= t.seq && !before[i] {
+                        before[i] = true;
+                        open.extend(&self.behind[i]);
+                    }
+                }
+            }
+            before
+        }
+    }
+
+    proptest! {
+        /// An operation waits, directly or through others, for all older ones that it must not overtake.
+        #[test]
+        fn nothing_is_overtaken(
+            ops in proptest::collection::vec(
+                ((0usize..6, 0usize..4, 1usize..4, 1usize..4), 0usize..3, proptest::bool::ANY), 1..80),
+        ) {
+            let machine = SimMachine::new(SimConfig::default()).expect("a device");
+            let (mut list, mut queue) = (Ops::default(), Queue::default());
+            for (seq, ((row, col, rows, cols), lane, write)) in ops.into_iter().enumerate() {
+                let rect = Rect::new(col * 100 + row * 8, rows * 8, 100, cols);
+                let lane = [Lane::In, Lane::Compute, Lane::Out][lane];
+                let mut deps = Deps::default();
+                list.deps(&rect, write, &mut deps);
+                let needed = naive(&queue.queued, &rect, write);
+                let (found, all) = (queue.before(&sorted(&deps)), queue.before(&needed));
+                prop_assert!(found.iter().zip(&all).all(|(found, needed)| *found || !needed));
+                // It waits for nothing else.
+                for t in deps.tickets() {
+                    prop_assert!(needed.iter().any(|n| (n.device, n.lane) == (t.device, t.lane) && n.seq >= t.seq));
+                }
+                // Tickets of a device that is never asked: none is complete.
+                let ticket = Ticket { device: DeviceId(0), lane, seq: 1_000_000 + seq as u64 };
+                list.push(&machine, rect, ticket, write);
+                queue.queued.push(InFlight { rect, ticket, write });
+                queue.behind.push(sorted(&deps));
+                let ends: Vec<usize> = list.list.iter().map(|op| op.rect.span().end).collect();
+                let starts = list.list.windows(2).all(|w| w[0].rect.start <= w[1].rect.start);
+                let reach = (0..ends.len()).all(|i| list.reach[i] == *ends[..=i].iter().max().unwrap());
+                prop_assert!(starts && reach && list.reach.len() == ends.len());
+            }
+        }
     }
 }
