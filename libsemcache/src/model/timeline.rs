@@ -227,10 +227,11 @@ impl Run<'_> {
             device, seconds, ..
         } = self.load.tasks[at];
         let range = self.load.range(at);
-        // The copies of the task's tiles are queued before its kernel.
+        // The copies of the task's tiles, and of those that give way to them, are queued before its kernel.
         let begun = at as f64 * self.load.issue_s;
         let lanes = &mut self.lanes[device];
         lanes.uploads = lanes.uploads.max(begun);
+        lanes.write_backs = lanes.write_backs.max(begun);
         let mut start = lanes.kernels.max(begun + self.load.issue_s);
         for i in range.clone() {
             let used = self.load.uses[i];
