@@ -3,7 +3,7 @@
 //!
 //! A part of an output is final once the last task that writes it is queued: a copy that is queued then runs after that
 //! task and need not wait for later ones. Final parts of one column panel that lie next to each other are joined until
-//! their runs are long enough for the full rate of the copy engine.
+//! their runs are 32 KiB long.
 
 use rustc_hash::FxHashMap;
 
