@@ -13,6 +13,7 @@
 mod cases;
 mod gpu;
 
+use cases::life::chain;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Output;
@@ -59,7 +60,7 @@ const FAILURES: [(&str, &str); 7] = [
 fn failure(dir: &Path, (fail, statuses): (&'static str, &'static str)) -> Case {
     let counts = dir.join(format!("counts {fail}"));
     // SAFETY: this process sees the stand-in only.
-    Case::new(format!("failures {fail}"), || unsafe { cases::chain() })
+    Case::new(format!("failures {fail}"), || unsafe { chain() })
         .set("SEMCACHE_STANDIN_FAIL", fail)
         .set("SEMCACHE_STANDIN_COUNTS", counts.to_str().unwrap())
         .judged(move |output| {
