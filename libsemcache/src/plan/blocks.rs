@@ -221,8 +221,15 @@ fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(TileSize, Lar
         .collect();
     tiles.dedup();
     let squares = tiles.into_iter().map(TileSize::square);
-    let strips = STRIPS.iter().filter(|_| share.ops.is_some());
-    let strips = strips.flat_map(|&column| in_strips(p, column, share.ops));
+    let mut strips: Vec<TileSize> = Vec::new();
+    for column in STRIPS.iter().filter(|_| share.ops.is_some()) {
+        for tile in in_strips(p, *column, share.ops) {
+            // Columns of a short matrix are whole at every length.
+            if !strips.contains(&tile) {
+                strips.push(tile);
+            }
+        }
+    }
     let mut sizes: Vec<_> = squares.chain(strips).filter_map(fits).collect();
     let mut tile = LEAST_TILE.min(longest.next_multiple_of(LEAST_TILE_AT_ALL));
     while sizes.is_empty() && tile >= LEAST_TILE_AT_ALL {
