@@ -116,9 +116,10 @@ fn main() {
 /// The beginning of the line that reports a program's operations beside results.
 const BESIDE: &str = "fuzz: beside ";
 
-/// The value of SEMCACHE_DEVICES for this number of devices.
+/// The value of SEMCACHE_DEVICES for this number of devices; four: three simulated ones, of which one pair is linked.
 fn machine(cuda: Option<usize>, devices: usize) -> String {
     match cuda {
+        None if devices == 4 => "sim:everest".to_owned(),
         None => format!("sim:{devices}"),
         Some(count) => {
             let list: Vec<_> = (0..devices.min(count).max(1))

@@ -133,14 +133,7 @@ impl Bench {
         let mut events = Vec::new();
         for &rect in reads {
             let replica = self.place(&rect);
-            events.push((
-                rect,
-                Event::DeviceRead {
-                    replica,
-                    rect,
-                    peer_first: false,
-                },
-            ));
+            events.push((rect, Event::DeviceRead { replica, rect }));
         }
         let replica = self.place(write);
         events.push((

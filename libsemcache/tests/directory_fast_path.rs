@@ -48,22 +48,18 @@ fn a_resident_call_allocates_nothing() {
         Event::DeviceRead {
             replica: one,
             rect: Rect::interval(0, 64 * MIB),
-            peer_first: false,
         },
         Event::DeviceRead {
             replica: one,
             rect: view,
-            peer_first: true,
         },
         Event::DeviceRead {
             replica: two,
             rect: view,
-            peer_first: true,
         },
         Event::DeviceRead {
             replica: one,
             rect: corner,
-            peer_first: false,
         },
         Event::DeviceWrite {
             replica: one,

@@ -55,9 +55,7 @@ fn begin(operands: &[Use], kernel: &dyn Fn(&[Operand]) -> Kernel) {
     let cache = cache();
     cache.expect(cache.number(), operands);
     let room = Room::Whole { flat: true };
-    cache
-        .queue(DeviceId(0), operands, room, false, kernel)
-        .unwrap();
+    cache.queue(DeviceId(0), operands, room, kernel).unwrap();
 }
 
 /// The begin of `x := 2 x`.

@@ -12,7 +12,9 @@
 //!     copy host -> 1 512+64/512*8
 //! ```
 //!
-//! Events: `enclose RECT`, `device-read R RECT [peer-first]`, `device-write R RECT [keep]`, `cpu-read A..B`,
+//! `links=2` on the line of an allocation: two devices whose links to each other are faster than those to the host.
+//!
+//! Events: `enclose RECT`, `device-read R RECT`, `device-write R RECT [keep]`, `cpu-read A..B`,
 //! `cpu-write A..B`, `dirty A..B ...`, `write-back RECT`, `settle RECT`, `evict R`, `flush`, `lost devN`,
 //! `write-through A..B on|off`. `show` prints the state. Text after two spaces is a remark.
 #![allow(
@@ -24,7 +26,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use semcache::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId};
+use semcache::base::{Access, DeviceId, Interval, Links, Rect, RectSet, ReplicaId};
 use semcache::directory::{Action, Allocation, Event, Place};
 
 #[test]
@@ -102,7 +104,10 @@ fn act(words: &[&str], allocs: &mut BTreeMap<String, Allocation>) -> Option<Vec<
             let tracked = interval(option("tracked")?)?;
             let (extent, panel, page) = (number("extent")?, number("panel")?, number("page")?);
             let content = number("content").unwrap_or(extent);
-            let alloc = Allocation::new(extent, panel, page, tracked).with_content(content);
+            let links = number("links").map_or_else(Links::default, Links::fast);
+            let alloc = Allocation::new(extent, panel, page, tracked)
+                .with_content(content)
+                .with_links(links);
             allocs.insert((*name).to_owned(), alloc);
             Some(Vec::new())
         }
@@ -129,14 +134,10 @@ fn act(words: &[&str], allocs: &mut BTreeMap<String, Allocation>) -> Option<Vec<
 
 fn event(words: &[&str]) -> Option<Event> {
     Some(match words {
-        ["device-read", id, rect_, rest @ ..] => {
-            let peer_first = flag(rest, "peer-first")?;
-            Event::DeviceRead {
-                replica: replica(id)?,
-                rect: rect(rect_)?,
-                peer_first,
-            }
-        }
+        ["device-read", id, rect_] => Event::DeviceRead {
+            replica: replica(id)?,
+            rect: rect(rect_)?,
+        },
         ["device-write", id, rect_, rest @ ..] => Event::DeviceWrite {
             replica: replica(id)?,
             rect: rect(rect_)?,

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use semcache::base::DeviceId;
+use semcache::base::{DeviceId, Link};
 use semcache::device::api::{
     Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
@@ -30,7 +30,7 @@ impl Null {
                 name: "null".to_owned(),
                 kind: "sim",
                 memory: 16 << 30,
-                peers: Vec::new(),
+                links: vec![Link::None],
             }],
             next: [const { AtomicU64::new(0) }; 3],
             memory: AtomicU64::new(1 << 40),

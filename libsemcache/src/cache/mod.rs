@@ -44,7 +44,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::base::{AllocId, DeviceId, Interval, Rect, RectSet, ReplicaId};
+use crate::base::{AllocId, DeviceId, Interval, Links, Rect, RectSet, ReplicaId};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
 use crate::host::{self, Block};
@@ -174,6 +174,7 @@ pub struct Cache {
     gate: &'static dyn Gate,
     panel: usize,
     page: usize,
+    links: Links,
     cells: cells::Cells,
     state: Mutex<State>,
     /// The number of the next call.
@@ -223,6 +224,7 @@ impl Cache {
             gate,
             panel,
             page,
+            links: Links::new(backend.devices().iter().map(|c| c.links.clone())),
             cells: cells::Cells::new(backend),
             state: Mutex::new(State {
                 pools,
@@ -273,6 +275,7 @@ impl Cache {
     /// The entry of a block, made at the block's first use.
     pub(crate) fn entry<'a>(&self, state: &'a mut State, block: Block) -> &'a mut Entry {
         let (panel, page, traps) = (self.panel, self.page, self.traps());
+        let links = self.links.clone();
         state.by_start.insert(block.start, block.id);
         state.entries.entry(block.id).or_insert_with(|| {
             let tracked = if traps {
@@ -284,7 +287,9 @@ impl Cache {
             } else {
                 Interval::default()
             };
-            let dir = Allocation::new(block.len, panel, page, tracked).with_content(block.content);
+            let dir = Allocation::new(block.len, panel, page, tracked)
+                .with_content(block.content)
+                .with_links(links);
             let mut e = Entry::new(block, dir);
             e.scans = self.new_scans(tracked);
             e
@@ -304,7 +309,8 @@ impl Cache {
             content: len,
             provenance: crate::host::Provenance::Adopted,
         };
-        let dir = Allocation::new(len, self.panel, self.page, Interval::default());
+        let dir = Allocation::new(len, self.panel, self.page, Interval::default())
+            .with_links(self.links.clone());
         state.entries.insert(id, Entry::new(block, dir));
         id
     }

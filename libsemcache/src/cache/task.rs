@@ -87,8 +87,6 @@ impl Cache {
     /// Queues one kernel on `device`; `kernel` builds it from the operands' device addresses. After an error no kernel
     /// was launched and no output changed.
     ///
-    /// `prefer_peer`: bytes that both another device and the host hold are copied from that device.
-    ///
     /// # Errors
     /// Refused, lost, no room, or a freed operand.
     #[expect(unsafe_code, reason = "launches a kernel on placed operands")]
@@ -97,7 +95,6 @@ impl Cache {
         device: DeviceId,
         uses: &[Use],
         room: Room<'_>,
-        prefer_peer: bool,
         kernel: &dyn Fn(&[Operand]) -> Kernel,
     ) -> Result<Ticket, CacheError> {
         let mut guard = self.lock();
@@ -113,14 +110,7 @@ impl Cache {
         let mut before = Vec::with_capacity(1);
         let mut deferred: Vec<(usize, Vec<Action>)> = Vec::new();
         let result = self
-            .prepare(
-                state,
-                uses,
-                &replicas,
-                prefer_peer,
-                &mut before,
-                &mut deferred,
-            )
+            .prepare(state, uses, &replicas, &mut before, &mut deferred)
             .and_then(|()| {
                 let mut deps = Deps::default();
                 let mut located = Vec::with_capacity(uses.len());
@@ -196,7 +186,6 @@ impl Cache {
         state: &mut State,
         uses: &[Use],
         replicas: &[ReplicaId],
-        prefer_peer: bool,
         before: &mut Vec<Before>,
         deferred: &mut Vec<(usize, Vec<Action>)>,
     ) -> Result<(), CacheError> {
@@ -222,11 +211,7 @@ impl Cache {
                             replica,
                             e,
                             pools,
-                            &Event::DeviceRead {
-                                replica,
-                                rect,
-                                peer_first: prefer_peer,
-                            },
+                            &Event::DeviceRead { replica, rect },
                             None,
                         )?;
                     }

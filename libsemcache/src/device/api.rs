@@ -22,8 +22,8 @@ pub(super) use copies::cut;
 pub use copies::{Region, Shape};
 pub use error::DeviceError;
 
-use crate::base::DeviceId;
 pub use crate::base::kernel::{Kernel, Operand};
+use crate::base::{DeviceId, Link};
 
 /// The three queues (streams) of a device. Uploads, downloads and kernels overlap; only tickets order operations of
 /// different queues.
@@ -59,8 +59,8 @@ pub struct Caps {
     pub kind: &'static str,
     /// Bytes of device memory that this process may use (`SEMCACHE_MEMORY` applied).
     pub memory: usize,
-    /// Devices with which this device exchanges copies directly (peers).
-    pub peers: Vec<DeviceId>,
+    /// How this device reads the memory of each device; of itself, [`Link::None`].
+    pub links: Vec<Link>,
 }
 
 /// A piece of host memory to which kernels of one device write the value of a reduction (dot, nrm2, asum). The host

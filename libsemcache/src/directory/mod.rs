@@ -112,10 +112,12 @@
 //!
 //! # Where bytes come from
 //!
-//! Only bytes that the destination lacks are copied. Stale bytes come from a replica on the destination's device, else
-//! from the replica with the lowest id. Bytes that the host also has come from a replica on the destination's device
-//! (no link is crossed), then, if the event says so, from other devices, else from the host. A source always holds the
-//! bytes as valid when the copy is appended.
+//! Only bytes that the destination lacks are copied: from a replica on the destination's device (no link is crossed), else
+//! from a device whose link is faster than the one to the host, over the fastest such link ([`crate::base::Links`]), else
+//! from the host. Of several replicas over equal links the one with the lowest id is taken. Stale bytes come over a slower
+//! link, too; if they are on devices only to which there is no link, they are written back first, and come from the host. A
+//! source always holds the bytes as valid when the copy is appended, although they may still be on their way there (the
+//! optimistic heuristic of XKBlas, section III-C).
 
 mod access;
 mod checkpoint;
@@ -152,8 +154,6 @@ pub enum Event {
         replica: ReplicaId,
         /// The bytes, all within the replica's rectangle.
         rect: Rect,
-        /// Whether bytes that the host also has are copied from other devices rather than from the host.
-        peer_first: bool,
     },
     /// A device is about to write all of `rect` in a replica.
     DeviceWrite {
@@ -229,17 +229,11 @@ pub enum Event {
 }
 
 impl Event {
-    /// A device is about to use `rect` of a replica, with no preference for the source of missing bytes.
+    /// A device is about to use `rect` of a replica.
     #[must_use]
     pub fn used(replica: ReplicaId, rect: Rect, intent: Intent) -> Self {
         let keep = match intent {
-            Intent::Read => {
-                return Self::DeviceRead {
-                    replica,
-                    rect,
-                    peer_first: false,
-                };
-            }
+            Intent::Read => return Self::DeviceRead { replica, rect },
             Intent::Update => true,
             Intent::Overwrite => false,
         };

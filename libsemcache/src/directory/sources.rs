@@ -1,40 +1,61 @@
 //! Sources of copies: from where a replica gets bytes that it lacks (upload), and from which replica the host does
 //! (write-back).
 
-use crate::base::{Rect, ReplicaId};
+use crate::base::{Link, Rect, ReplicaId};
 
 use super::{Action, Allocation, Place, Replica};
 
 impl Allocation {
-    /// Appends the copies that fill `rect` of the replica at position `to`, which holds none of its bytes.
-    pub(super) fn bring_up(
-        &self,
-        rect: &Rect,
-        to: usize,
-        peer_first: bool,
-        actions: &mut Vec<Action>,
-    ) {
+    /// Appends the copies that fill `rect` of the replica at position `to`, which holds none of its bytes. No stale byte of
+    /// `rect` is out of reach.
+    pub(super) fn bring_up(&self, rect: &Rect, to: usize, actions: &mut Vec<Action>) {
         let (id, device) = (self.replicas[to].0, self.replicas[to].1.device);
         let place = Place::Replica(id);
         let near = |other: ReplicaId, replica: &Replica| other != id && replica.device == device;
-        let far = |_: ReplicaId, replica: &Replica| replica.device != device;
-        for piece in self.stale.common(rect) {
-            let rest = self.copy_from(near, vec![piece], place, actions);
-            let rest = self.copy_from(far, rest, place, actions);
-            debug_assert!(rest.is_empty(), "R1: {rest:?} is stale and valid nowhere");
-        }
-        for piece in self.stale.missing(rect) {
-            let mut rest = self.copy_from(near, vec![piece], place, actions);
-            if peer_first {
-                rest = self.copy_from(far, rest, place, actions);
+        let over = |link: Link| {
+            move |_: ReplicaId, replica: &Replica| {
+                replica.device != device && self.links.of(device, replica.device) == link
             }
-            let copies = rest.into_iter().map(|rect| Action::Copy {
-                from: Place::Host,
-                to: place,
-                rect,
-            });
-            actions.extend(copies);
+        };
+        for (pieces, stale) in [
+            (self.stale.common(rect), true),
+            (self.stale.missing(rect), false),
+        ] {
+            let mut rest = self.copy_from(near, pieces, place, actions);
+            for link in self.links.faster(device) {
+                rest = self.copy_from(over(link), rest, place, actions);
+            }
+            if stale {
+                rest = self.copy_from(over(Link::Slower), rest, place, actions);
+                debug_assert!(rest.is_empty(), "R1: {rest:?} is stale and valid nowhere");
+            } else {
+                let copies = rest.into_iter().map(|rect| Action::Copy {
+                    from: Place::Host,
+                    to: place,
+                    rect,
+                });
+                actions.extend(copies);
+            }
         }
+    }
+
+    /// The stale bytes of `pieces` that only devices hold to which the device of the replica at position `to` has no link.
+    pub(super) fn out_of_reach(&self, to: usize, pieces: &[Rect]) -> Vec<Rect> {
+        let device = self.replicas[to].1.device;
+        let reached = |replica: &Replica| {
+            replica.device == device || self.links.of(device, replica.device) != Link::None
+        };
+        if self.replicas.iter().all(|(_, replica)| reached(replica)) {
+            return Vec::new();
+        }
+        let mut rest: Vec<Rect> = pieces.iter().flat_map(|p| self.stale.common(p)).collect();
+        for (_, replica) in self.replicas.iter().filter(|(_, replica)| reached(replica)) {
+            rest = rest
+                .iter()
+                .flat_map(|piece| replica.valid.missing(piece))
+                .collect();
+        }
+        rest
     }
 
     /// Appends the copies that write back the stale bytes of `rect`, and takes the bytes out of `stale`.

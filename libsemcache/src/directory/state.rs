@@ -1,6 +1,6 @@
 //! The directory's state of one allocation (stale bytes, replicas, hulls), and its invariants.
 
-use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
+use crate::base::{Access, DeviceId, Interval, Links, Rect, RectSet, ReplicaId, Spans};
 
 use super::Illegal;
 
@@ -30,6 +30,8 @@ pub struct Allocation {
     pub(super) write_through: RectSet,
     /// Bytes whose host copy is not the newest.
     pub(super) stale: RectSet,
+    /// How devices read each other's memory.
+    pub(super) links: Links,
     /// By ascending id.
     pub(super) replicas: Vec<(ReplicaId, Replica)>,
     /// From the first to the last byte of every resident operand, gaps between its columns included (R16).
@@ -104,6 +106,7 @@ impl Allocation {
             tracked,
             write_through,
             stale,
+            links: Links::default(),
             replicas: Vec::new(),
             hulls: Spans::new(),
             large: Vec::new(),
@@ -119,6 +122,13 @@ impl Allocation {
     #[must_use]
     pub fn with_content(mut self, content: usize) -> Self {
         self.content = content.min(self.extent);
+        self
+    }
+
+    /// The same allocation on a machine with these links.
+    #[must_use]
+    pub fn with_links(mut self, links: Links) -> Self {
+        self.links = links;
         self
     }
 

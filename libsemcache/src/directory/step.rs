@@ -31,13 +31,9 @@ impl Allocation {
     fn apply(&mut self, event: &Event, actions: &mut Vec<Action>) -> Result<(), Illegal> {
         match event {
             Event::Tidy { rect } => self.tidy(rect, actions),
-            Event::DeviceRead {
-                replica,
-                rect,
-                peer_first,
-            } => {
+            Event::DeviceRead { replica, rect } => {
                 let at = self.find_room(*replica, rect)?;
-                self.device_read(at, rect, *peer_first, actions);
+                self.device_read(at, rect, actions);
             }
             Event::DeviceWrite {
                 replica,
@@ -100,17 +96,19 @@ impl Allocation {
         &mut self,
         at: usize,
         rect: &Rect,
-        peer_first: bool,
         actions: &mut Vec<Action>,
     ) -> Option<Vec<(Interval, Access)>> {
         let missing = self.replicas[at].1.valid.missing(rect);
         if missing.is_empty() {
             return None;
         }
+        for piece in self.out_of_reach(at, &missing) {
+            self.update_host(&piece, actions);
+        }
         let before = self.observe(rect.span());
         let mut copies = Vec::new();
         for piece in &missing {
-            self.bring_up(piece, at, peer_first, &mut copies);
+            self.bring_up(piece, at, &mut copies);
         }
         self.valid_mut(at).insert(rect);
         self.enclose(rect);
@@ -132,9 +130,10 @@ impl Allocation {
         }
         let mut observed = None;
         if keep {
-            observed = self.device_read(at, rect, false, actions);
+            observed = self.device_read(at, rect, actions);
         }
-        if closed {
+        // Bytes that passed through the host are not stale any more.
+        if self.stale.contains(rect) {
             self.valid_mut(at).insert(rect);
         } else {
             let before = observed.unwrap_or_else(|| self.observe(rect.span()));

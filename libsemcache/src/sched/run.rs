@@ -101,18 +101,11 @@ pub fn run(
     streamed: &mut StreamedWriteBack,
 ) -> Result<Option<Ticket>, Stopped> {
     let footprints = Footprints::new(problem, plan, operands);
-    let peers: Vec<bool> = cache
-        .backend()
-        .devices()
-        .iter()
-        .map(|c| !c.peers.is_empty())
-        .collect();
     let whole = Room::Whole {
         flat: footprints.fit(cache, device_bytes),
     };
     let mut last = None;
     for (at, task) in plan.tasks.iter().enumerate() {
-        let d = task.device.index();
         let mut uses: Vec<Use> = task
             .parts
             .iter()
@@ -141,7 +134,7 @@ pub fn run(
             },
             _ => kernel(task, at),
         };
-        match cache.queue(task.device, &uses, room, peers[d], &make) {
+        match cache.queue(task.device, &uses, room, &make) {
             Ok(ticket) => last = Some(ticket),
             Err(error) => return Err(Stopped { at, error }),
         }

@@ -15,6 +15,7 @@ use crate::process::waited::Waiting;
 
 pub(super) use sys::CUcontext;
 pub(super) use sys::CUdevice;
+pub(super) use sys::CUdevice_P2PAttribute as PeerAttribute;
 pub(super) use sys::CUdevice_attribute as Attribute;
 pub(super) use sys::CUevent;
 pub(super) use sys::CUstream;
@@ -94,6 +95,17 @@ pub(super) fn can_access(device: CUdevice, peer: CUdevice) -> Result<bool> {
     let mut yes: c_int = 0;
     call!(cuDeviceCanAccessPeer(&mut yes, device, peer))?;
     Ok(yes != 0)
+}
+
+/// An attribute of the link over which a GPU reads the memory of a peer.
+pub(super) fn peer_attribute(
+    device: CUdevice,
+    peer: CUdevice,
+    which: PeerAttribute,
+) -> Result<usize> {
+    let mut v: c_int = 0;
+    call!(cuDeviceGetP2PAttribute(&mut v, which, device, peer))?;
+    Ok(usize::try_from(v).unwrap_or(0))
 }
 
 /// A context of our own, so that streams, settings and memory of the program's context stay apart.

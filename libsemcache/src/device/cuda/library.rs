@@ -23,6 +23,7 @@ const DRIVER: &[&str] = &[
     "cuDeviceTotalMem_v2",
     "cuDeviceGetAttribute",
     "cuDeviceCanAccessPeer",
+    "cuDeviceGetP2PAttribute",
     "cuCtxCreate_v2",
     "cuCtxPushCurrent_v2",
     "cuCtxPopCurrent_v2",

@@ -7,15 +7,15 @@ use log::debug;
 
 use super::blas::Blas;
 use super::clock::{Clock, Idle};
-use super::driver::{self, Attribute, CUcontext, CUdevice, Current, Status};
+use super::driver::{self, Attribute, CUcontext, CUdevice, Current, PeerAttribute, Status};
 use super::machine::{CELLS, Ctx, CudaMachine, Gpu, LANES, Queues, Up};
 use super::probe::{self, Rules};
 use super::ring::Ring;
 use super::stream::Stream;
 use super::{CudaError, Hooks, library};
-use crate::base::DeviceId;
 use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
+use crate::base::{DeviceId, Link};
 use crate::device::api::{CELL_BYTES, Caps, Lane};
 use crate::device::host_memory::HostMemory;
 use crate::process::driver_scope::DriverScope;
@@ -98,18 +98,31 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
 
 fn describe(i: usize, device: CUdevice, all: &[Gpu], memory: Memory) -> Result<Caps, CudaError> {
     let total = driver::total_memory(device).map_err(refused("cuDeviceTotalMem"))?;
-    let peers = all
-        .iter()
-        .enumerate()
-        .filter(|&(j, peer)| j != i && driver::can_access(device, peer.device).unwrap_or(false))
-        .map(|(j, _)| id(j))
-        .collect();
+    let links = all.iter().enumerate().map(|(j, peer)| match j == i {
+        true => Link::None,
+        false => link(device, peer.device),
+    });
     Ok(Caps {
         name: driver::name(device).map_err(refused("cuDeviceGetName"))?,
         kind: "cuda",
         memory: memory.of(total),
-        peers,
+        links: links.collect(),
     })
+}
+
+/// How a GPU reads the memory of a peer. Atomic operations in a peer's memory work over NVLink and not over PCIe, which is
+/// no faster than the GPU's own link to the host.
+fn link(device: CUdevice, peer: CUdevice) -> Link {
+    use PeerAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED as ATOMICS;
+    use PeerAttribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK as RANK;
+    let attribute = |which| driver::peer_attribute(device, peer, which).unwrap_or(0);
+    match driver::can_access(device, peer) {
+        Ok(true) if attribute(ATOMICS) != 0 => {
+            Link::Faster(u8::try_from(attribute(RANK)).unwrap_or(u8::MAX))
+        }
+        Ok(true) => Link::Slower,
+        _ => Link::None,
+    }
 }
 
 fn id(i: usize) -> DeviceId {
@@ -163,7 +176,7 @@ impl CudaMachine {
             began.elapsed()
         );
         for (j, peer) in self.gpus.iter().enumerate() {
-            if self.caps[i].peers.contains(&id(j))
+            if self.caps[i].links[j] != Link::None
                 && let Some(other) = self.up(j)
             {
                 connect(ctx, other.ctx.0, gpu.device, peer.device);

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use super::cells::Cells;
 use super::queue::{self, Status, StreamSet, Work};
 use super::staged::{Failed, PIECE, Piece, Staged};
-use super::{BAD_VALUE, Inner, SimMachine, copy, worker};
-use crate::base::DeviceId;
+use super::{BAD_VALUE, Inner, NO_LINK, SimMachine, copy, worker};
+use crate::base::{DeviceId, Link};
 use crate::device::api::{
     Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket, cut,
 };
@@ -180,6 +180,14 @@ impl Backend for SimMachine {
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         self.inner.count(to, "copy")?;
+        if from != to && self.inner.caps[to.index()].links[from.index()] == Link::None {
+            log::error!("{to:?} has no link to {from:?}");
+            return Err(DeviceError::Refused {
+                device: to,
+                what: "copy",
+                code: NO_LINK,
+            });
+        }
         self.inner
             .check(from, src.addr, copy::extent(src, shape), "copy")?;
         self.inner

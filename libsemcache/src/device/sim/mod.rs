@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use config::{Fail, SimConfig};
-pub use status::{BAD_ADDRESS, BAD_VALUE};
+pub use status::{BAD_ADDRESS, BAD_VALUE, NO_LINK};
 
 use self::cells::Cells;
 use self::memory::Memory;
@@ -41,8 +41,8 @@ use self::queue::{LANES, Queues, StreamSet};
 use self::times::Times;
 use super::api::{Caps, DeviceError, Ticket};
 use super::host_memory::HostMemory;
-use crate::base::DeviceId;
 use crate::base::ids::MAX_DEVICES;
+use crate::base::{DeviceId, Link};
 use crate::topology::Topology;
 
 /// Why a simulated machine cannot be made.
@@ -262,14 +262,42 @@ fn caps(config: &SimConfig) -> Vec<Caps> {
                 name: format!("sim{} ({cores} cores shared{what})", config.first + device),
                 kind: "sim",
                 memory: config.memory,
-                peers: (0..config.devices)
-                    .filter(|to| *to != device)
-                    .filter(|to| links.is_none_or(|t| t.peer(device, *to).is_some()))
-                    .filter_map(|to| u8::try_from(to).ok().map(DeviceId))
-                    .collect(),
+                links: match links {
+                    Some(topology) => links_of(topology, device),
+                    None => (0..config.devices)
+                        .map(|from| match from == device {
+                            true => Link::None,
+                            false => Link::Faster(0),
+                        })
+                        .collect(),
+                },
             }
         })
         .collect()
+}
+
+/// How a device of a modelled machine reads the memory of each device.
+fn links_of(topology: &Topology, device: usize) -> Vec<Link> {
+    let to_device = topology.to_device(device).gbs;
+    let rates: Vec<Option<f64>> = (0..topology.devices())
+        .map(|from| topology.peer(from, device).map(|link| link.gbs))
+        .collect();
+    let mut faster: Vec<f64> = rates
+        .iter()
+        .copied()
+        .flatten()
+        .filter(|r| *r > to_device)
+        .collect();
+    faster.sort_by(|a, b| b.total_cmp(a));
+    faster.dedup();
+    let class = |rate: f64| faster.iter().position(|r| *r == rate);
+    let link = |rate: &Option<f64>| match rate {
+        Some(rate) => class(*rate).map_or(Link::Slower, |n| {
+            Link::Faster(u8::try_from(n).unwrap_or(u8::MAX))
+        }),
+        None => Link::None,
+    };
+    rates.iter().map(link).collect()
 }
 
 impl Inner {

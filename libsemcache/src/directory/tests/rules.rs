@@ -1,6 +1,6 @@
 //! Rules of the coherence protocol that random traces do not pin down: preferences among sources, limits, refusals.
 
-use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId};
+use crate::base::{Access, DeviceId, Interval, Link, Links, Rect, ReplicaId};
 use crate::directory::{
     Action, Allocation, Event, Illegal, MAX_FRAGMENTS, MAX_GAPS, MAX_NEAR, Place, separable,
 };
@@ -18,11 +18,10 @@ fn step(alloc: &mut Allocation, event: &Event) -> Vec<Action> {
     actions
 }
 
-fn read(id: u64, rect: Rect, peer_first: bool) -> Event {
+fn read(id: u64, rect: Rect) -> Event {
     Event::DeviceRead {
         replica: ReplicaId(id),
         rect,
-        peer_first,
     }
 }
 
@@ -42,41 +41,98 @@ fn copy(from: u64, to: u64, rect: Rect) -> Action {
     }
 }
 
+/// Five replicas of the same bytes, the last two on one device.
+fn five(links: &Links) -> (Allocation, Rect) {
+    let all = Rect::interval(0, 8 * KIB);
+    let mut a = alloc(8 * KIB).with_links(links.clone());
+    for (id, device) in [(1, 1), (2, 0), (3, 2), (4, 3), (5, 3)] {
+        a.add_replica(ReplicaId(id), DeviceId(device), all);
+    }
+    (a, all)
+}
+
+fn upload(to: u64, rect: Rect) -> Action {
+    Action::Copy {
+        from: Place::Host,
+        to: Place::Replica(ReplicaId(to)),
+        rect,
+    }
+}
+
+fn protect(rect: Rect, access: Access) -> Action {
+    let span = rect.span();
+    Action::Protect { span, access }
+}
+
 #[test]
 fn sources_are_the_nearest() {
-    let all = Rect::interval(0, 8 * KIB);
-    let mut a = alloc(8 * KIB);
-    for (id, device) in [(1, 1), (2, 0), (3, 1), (4, 2)] {
-        a.add_replica(ReplicaId(id), DeviceId(device), all);
-    }
-    let from_host = Action::Copy {
-        from: Place::Host,
-        to: Place::Replica(ReplicaId(2)),
-        rect: all,
-    };
-    let protect = Action::Protect {
-        span: all.span(),
-        access: Access::Read,
-    };
-    assert_eq!(step(&mut a, &read(2, all, true)), vec![protect, from_host]);
-    // The host has the bytes, too, and the event does not prefer peers.
-    let from_host = Action::Copy {
-        from: Place::Host,
-        to: Place::Replica(ReplicaId(3)),
-        rect: all,
-    };
-    assert_eq!(step(&mut a, &read(3, all, false)), vec![from_host]);
-    // A replica on the same device comes first; among other devices, the lowest id.
-    assert_eq!(step(&mut a, &read(1, all, false)), vec![copy(3, 1, all)]);
-    assert_eq!(step(&mut a, &read(4, all, true)), vec![copy(1, 4, all)]);
-    // Stale bytes come from the same device, although a replica on another device has a lower id.
-    let mut a = alloc(8 * KIB);
-    for (id, device) in [(1, 1), (2, 0), (3, 0)] {
-        a.add_replica(ReplicaId(id), DeviceId(device), all);
-    }
+    use Link::{Faster, Slower};
+    // Device 3 reads device 2 fastest, then 0 and 1, each faster than the host; device 0 reads others no faster than the host.
+    let none = vec![Link::None; 4];
+    let links = Links::new([
+        vec![Slower; 4],
+        none.clone(),
+        none,
+        vec![Faster(1), Faster(1), Faster(0), Link::None],
+    ]);
+    let (mut a, all) = five(&links);
+    let first = vec![protect(all, Access::Read), upload(2, all)];
+    assert_eq!(step(&mut a, &read(2, all)), first);
+    assert_eq!(step(&mut a, &read(1, all)), vec![upload(1, all)]);
+    // Over equal links, the lowest id; the same device before all links.
+    assert_eq!(step(&mut a, &read(4, all)), vec![copy(1, 4, all)]);
+    assert_eq!(step(&mut a, &read(5, all)), vec![copy(4, 5, all)]);
+    // Other parts come over other links.
+    let (mut a, all) = five(&links);
+    let (half, rest) = (Rect::interval(0, 4 * KIB), Rect::interval(4 * KIB, 8 * KIB));
+    step(&mut a, &read(1, all));
+    step(&mut a, &read(3, half));
+    assert_eq!(
+        step(&mut a, &read(4, all)),
+        vec![copy(3, 4, half), copy(1, 4, rest)]
+    );
+    // Stale bytes come from the same device, else over any link.
+    let (mut a, all) = five(&links);
     step(&mut a, &write(1, all));
-    assert_eq!(step(&mut a, &read(2, all, false)), vec![copy(1, 2, all)]);
-    assert_eq!(step(&mut a, &read(3, all, false)), vec![copy(2, 3, all)]);
+    assert_eq!(step(&mut a, &read(2, all)), vec![copy(1, 2, all)]);
+}
+
+/// As on a machine of which two devices are behind different root ports.
+#[test]
+fn bytes_of_a_device_without_a_link_pass_through_the_host() {
+    let all = Rect::interval(0, 8 * KIB);
+    let (left, right) = (Rect::interval(0, 4 * KIB), Rect::interval(4 * KIB, 8 * KIB));
+    let mut a = alloc(8 * KIB).with_links(Links::new(vec![vec![Link::None; 2]; 2]));
+    a.add_replica(ReplicaId(1), DeviceId(0), all);
+    a.add_replica(ReplicaId(2), DeviceId(1), all);
+    step(&mut a, &write(1, all));
+    step(&mut a, &write(2, right));
+    let home = |rect| Action::Copy {
+        from: Place::Replica(ReplicaId(1)),
+        to: Place::Host,
+        rect,
+    };
+    // The other half is newest on the reading device.
+    assert_eq!(
+        step(&mut a, &read(2, all)),
+        vec![home(left), protect(left, Access::Read), upload(2, left)]
+    );
+    // A kernel that adds to them needs them as well.
+    let mut a = alloc(8 * KIB).with_links(Links::new(vec![vec![Link::None; 2]; 2]));
+    a.add_replica(ReplicaId(1), DeviceId(0), all);
+    a.add_replica(ReplicaId(2), DeviceId(1), all);
+    step(&mut a, &write(1, all));
+    let update = Event::DeviceWrite {
+        replica: ReplicaId(2),
+        rect: all,
+        keep: true,
+    };
+    let actions = step(&mut a, &update);
+    assert_eq!(
+        actions[..3],
+        [home(all), protect(all, Access::Read), upload(2, all)]
+    );
+    assert!(a.stale().contains(&all));
 }
 
 #[test]
@@ -93,9 +149,9 @@ fn a_refused_event_changes_nothing() {
     let gap = Rect::interval(0, 512);
     let beyond = Rect::interval(64 * KIB - 8, 64 * KIB + 8);
     let cases = [
-        (read(1, gap, true), outside(1, gap)),
+        (read(1, gap), outside(1, gap)),
         (write(1, gap), outside(1, gap)),
-        (read(2, beyond, false), outside(2, beyond)),
+        (read(2, beyond), outside(2, beyond)),
         (write(9, gap), Illegal::UnknownReplica(ReplicaId(9))),
         (
             Event::Evict {
@@ -118,7 +174,7 @@ fn nothing_happens_to_what_is_not_there() {
     a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, 64 * KIB));
     let rect = Rect::interval(0, 64 * KIB);
     for event in [
-        read(1, Rect::EMPTY, true),
+        read(1, Rect::EMPTY),
         write(1, Rect::EMPTY),
         Event::CpuRead { span: rect.span() },
         Event::CpuWrite { span: rect.span() },
@@ -354,7 +410,7 @@ fn scattered_pages_are_taken_by_panels_and_a_row_of_them_exactly() {
     let mut a = Allocation::new(extent, 16 * PAGE, PAGE, Interval::new(0, extent));
     let all = Rect::interval(0, extent);
     a.add_replica(ReplicaId(1), DeviceId(0), all);
-    step(&mut a, &read(1, all, false));
+    step(&mut a, &read(1, all));
     let page = |at: usize| Interval::new(at * PAGE, (at + 1) * PAGE);
     let valid = |a: &Allocation| a.replica(ReplicaId(1)).unwrap().valid.clone();
     // One row of a matrix is dirty: a page of each column.
@@ -362,7 +418,7 @@ fn scattered_pages_are_taken_by_panels_and_a_row_of_them_exactly() {
     step(&mut a, &Event::Dirty { pages: row });
     assert_eq!(valid(&a).bytes(), extent - 8000 * PAGE);
     assert!(valid(&a).len() <= 3, "{:?}", valid(&a));
-    step(&mut a, &read(1, all, false));
+    step(&mut a, &read(1, all));
     assert_eq!(valid(&a).iter().copied().collect::<Vec<_>>(), vec![all]);
     // The same number of dirty pages without a pattern: too many panels of 16 pages have one, as well.
     let mut at = 0;
@@ -438,7 +494,7 @@ fn the_cpu_gets_at_pages_in_narrow_gaps() {
     assert_eq!(closed.len(), 2);
     assert_eq!(accesses(&a), [shut; 9]);
     // If devices may keep what they hold on a page of the gap, the columns around it are written back instead.
-    step(&mut a, &read(1, Rect::from(page(7)), false));
+    step(&mut a, &read(1, Rect::from(page(7))));
     let written_back = step(&mut a, &Event::CpuRead { span: page(7) });
     let copies = written_back
         .iter()
@@ -467,10 +523,10 @@ fn the_pages_of_an_operand_in_a_panel_are_protected_together() {
         access,
     };
     let tile = |from, to| Rect::interval(from * PAGE, to * PAGE);
-    let first = step(&mut a, &read(1, tile(4, 5), false));
+    let first = step(&mut a, &read(1, tile(4, 5)));
     assert_eq!(first[0], pages(3, 16, shown));
     // Reading another tile of the operand in that panel changes no access.
-    let second = step(&mut a, &read(1, tile(6, 8), false));
+    let second = step(&mut a, &read(1, tile(6, 8)));
     assert_eq!(second.len(), 1, "{second:?}");
     assert_eq!(
         step(&mut a, &write(1, tile(8, 9))),
@@ -479,14 +535,14 @@ fn the_pages_of_an_operand_in_a_panel_are_protected_together() {
     let third = step(&mut a, &write(1, tile(15, 17)));
     assert_eq!(third, vec![pages(16, 32, shut)]);
     assert_eq!(
-        step(&mut a, &read(1, tile(83, 84), false))[0],
+        step(&mut a, &read(1, tile(83, 84)))[0],
         pages(80, 84, shown)
     );
     // The CPU's write makes the panel accessible, and no page of the operand in that panel is protected any more.
     let span = Interval::new(0, PANEL);
     let written = step(&mut a, &Event::CpuWrite { span });
     assert_eq!(written.last(), Some(&pages(3, 16, open)));
-    step(&mut a, &read(1, tile(15, 16), false));
+    step(&mut a, &read(1, tile(15, 16)));
     let around: [Access; 20] = accesses(&a);
     assert_eq!(around[..15], [open; 15]);
     assert_eq!(around[15..], [shown, shut, shut, shut, shut]);

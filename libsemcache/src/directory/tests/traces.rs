@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::world::World;
-use crate::base::{DeviceId, Interval, Rect, ReplicaId};
+use crate::base::{DeviceId, Interval, Link, Links, Rect, ReplicaId};
 use crate::directory::{Allocation, Event, MAX_GAPS};
 
 /// The allocation on which a trace is played.
@@ -129,6 +129,17 @@ fn within(room: Rect, setting: &Setting, n: [u16; 4]) -> Rect {
     Rect::new(start, width, stride, 1 + d % ((left - width) / stride + 1))
 }
 
+/// Links between the devices of a trace, of every kind.
+fn links(setting: &Setting, moves: &[Move]) -> Links {
+    let mut random = moves.iter().flat_map(|m| m.n).cycle();
+    let devices = 0..setting.devices;
+    Links::new(devices.clone().map(|_| {
+        let kinds = [Link::Faster(0), Link::Faster(1), Link::Slower, Link::None];
+        let link = |_| kinds[usize::from(random.next().unwrap_or(0)) % kinds.len()];
+        devices.clone().map(link).collect()
+    }))
+}
+
 /// Returns how many pages the trace has met that are inaccessible, and that are protected, because they lie in narrow
 /// gaps; and how many are either only because of other pages in their panel.
 fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
@@ -144,7 +155,10 @@ fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
     alloc.limit = setting.limit;
     alloc.most_gaps = setting.most_gaps;
     let content = extent.saturating_sub(setting.padding).max(1);
-    let mut world = World::new(alloc.with_content(content), content, page, setting.scanning);
+    let alloc = alloc
+        .with_content(content)
+        .with_links(links(setting, moves));
+    let mut world = World::new(alloc, content, page, setting.scanning);
     for step in moves {
         let [a, b, c, d, e] = step.n;
         let n = [b, c, d, e];
@@ -183,7 +197,7 @@ fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
                     world.write_track(rect, true);
                 }
                 world.tidy(rect, d % 4 != 0);
-                world.device_read(id, rect, e % 2 == 0);
+                world.device_read(id, rect);
             }
             (70..115, Some(id)) => {
                 if c % 3 == 0 {

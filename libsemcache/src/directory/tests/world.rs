@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::repeats;
-use crate::base::{Access, DeviceId, Intent, Interval, Rect, RectSet, ReplicaId};
+use crate::base::{Access, DeviceId, Intent, Interval, Link, Rect, RectSet, ReplicaId};
 use crate::directory::{Action, Allocation, Event, Place};
 
 /// The bytes of one memory, and which of them are the newest by the world's own account.
@@ -55,6 +55,8 @@ pub(super) struct World {
     pub(super) beside: usize,
     random: u64,
     next_replica: u64,
+    /// The allocation before the present event.
+    before: Option<Allocation>,
 }
 
 impl World {
@@ -83,6 +85,7 @@ impl World {
             beside: 0,
             random: 1,
             next_replica: 0,
+            before: None,
             alloc,
         }
     }
@@ -114,13 +117,9 @@ impl World {
         self.alloc.add_replica(id, device, rect);
     }
 
-    pub(super) fn device_read(&mut self, replica: ReplicaId, rect: Rect, peer_first: bool) {
+    pub(super) fn device_read(&mut self, replica: ReplicaId, rect: Rect) {
         self.note_use(rect);
-        self.event(&Event::DeviceRead {
-            replica,
-            rect,
-            peer_first,
-        });
+        self.event(&Event::DeviceRead { replica, rect });
         let memory = &self.blocks[&replica].memory;
         for at in offsets(&rect) {
             assert!(memory.good[at], "{at} is not there");
@@ -410,6 +409,7 @@ impl World {
         let mut undone = self.alloc.clone();
         undone.restore(undo);
         assert!(undone == before, "{event:?} is not undone");
+        self.before = Some(before);
         let kernel = match event {
             Event::DeviceWrite {
                 replica,
@@ -433,7 +433,14 @@ impl World {
             }
             match action {
                 Action::Protect { span, access } => self.protect(*span, *access),
-                Action::Copy { from, to, rect } => self.copy(*from, *to, rect),
+                Action::Copy { from, to, rect } => {
+                    if let (Place::Replica(from), Place::Replica(to)) = (from, to) {
+                        let (from, to) = (self.blocks[from].device, self.blocks[to].device);
+                        let linked = from == to || self.alloc.links.of(to, from) != Link::None;
+                        assert!(linked, "{to:?} has no link to {from:?}");
+                    }
+                    self.copy(*from, *to, rect);
+                }
                 Action::Invalid { replica, rect } => {
                     for at in offsets(rect) {
                         let garbage = self.byte();
@@ -521,8 +528,9 @@ impl World {
             let byte = source.bytes[at];
             let target = match to {
                 Place::Host => {
+                    // A byte that a device is about to use may be trapped only from here on.
                     assert!(
-                        !self.trapped(at) || page == Access::None,
+                        page == Access::None || !self.trapped(at) || self.was_untrapped(at),
                         "{at} is written back while the CPU can see it"
                     );
                     &mut self.host
@@ -558,6 +566,13 @@ impl World {
     pub(super) fn trapped(&self, at: usize) -> bool {
         let byte = Rect::interval(at, at + 1);
         self.alloc.untrapped(&byte).is_empty()
+    }
+
+    /// Whether a byte could not be trapped before the present event.
+    fn was_untrapped(&self, at: usize) -> bool {
+        let byte = Rect::interval(at, at + 1);
+        let before = self.before.as_ref();
+        before.is_some_and(|alloc| !alloc.untrapped(&byte).is_empty())
     }
 
     /// Compares the directory's account with the world's, and the bytes with the sequential memory.

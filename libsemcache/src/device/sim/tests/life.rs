@@ -101,10 +101,27 @@ fn presets_make_machines() {
     assert_eq!(config.devices, 8);
     let m = machine(config);
     assert!(m.devices()[3].name.contains("V100"));
-    assert_eq!(m.devices()[0].peers.len(), 7);
+    // Two NVLinks, then one; PCIe is slower than from the host.
+    let (double, single, slower) = (Link::Faster(0), Link::Faster(1), Link::Slower);
+    assert_eq!(
+        m.devices()[0].links,
+        [
+            Link::None,
+            single,
+            single,
+            double,
+            double,
+            slower,
+            slower,
+            slower
+        ]
+    );
     let everest = machine(SimConfig::preset("everest").expect("everest"));
-    assert_eq!(everest.devices()[0].peers, []);
-    assert_eq!(everest.devices()[2].peers, [D1]);
+    assert_eq!(everest.devices()[0].links, [Link::None; 3]);
+    assert_eq!(
+        everest.devices()[2].links,
+        [Link::None, Link::Faster(0), Link::None]
+    );
     assert_eq!(everest.topology().map(Topology::devices), Some(3));
     assert!(SimConfig::preset("dgx").is_none());
 }

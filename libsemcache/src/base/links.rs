@@ -1,0 +1,88 @@
+//! Between which devices of a machine bytes are copied directly, and which of these links are faster than the one to the
+//! host. From it the directory chooses where a replica gets the bytes that it lacks: the nearest copy, as in the
+//! topology-aware heuristic of XKBlas (Gautier and Lima, PAW-ATM 2021, section III-B).
+
+use std::sync::Arc;
+
+use super::DeviceId;
+
+/// How a device reads the memory of another device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Link {
+    /// Directly, and faster than host memory. The links of one device with the smallest number are its fastest ones.
+    Faster(u8),
+    /// Directly, but no faster than host memory.
+    Slower,
+    /// Not directly: bytes pass through host memory.
+    None,
+}
+
+/// The links between all devices of a machine; by default every device reads every other one directly, no faster than host
+/// memory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Links(Option<Arc<[Vec<Link>]>>);
+
+impl Links {
+    /// For each device, how it reads each device.
+    #[must_use]
+    pub fn new(links: impl IntoIterator<Item = Vec<Link>>) -> Links {
+        Links(Some(links.into_iter().collect()))
+    }
+
+    /// Every device reads every other one directly, and faster than host memory.
+    #[must_use]
+    pub fn fast(devices: usize) -> Links {
+        Links::new(vec![vec![Link::Faster(0); devices]; devices])
+    }
+
+    /// How `to` reads the memory of `from`.
+    #[must_use]
+    pub fn of(&self, to: DeviceId, from: DeviceId) -> Link {
+        let link = self.row(to).get(from.index());
+        link.copied().unwrap_or(Link::Slower)
+    }
+
+    fn row(&self, to: DeviceId) -> &[Link] {
+        let rows = self.0.as_deref().unwrap_or_default();
+        rows.get(to.index()).map_or(&[], Vec::as_slice)
+    }
+
+    /// The classes of links faster than host memory that a device has, the fastest first.
+    pub fn faster(&self, to: DeviceId) -> impl Iterator<Item = Link> + '_ {
+        let row = self.row(to);
+        let mut next = Some(Link::Faster(0));
+        std::iter::from_fn(move || {
+            let least = row.iter().filter(|l| Some(**l) >= next).min().copied();
+            let found = least.filter(|l| matches!(l, Link::Faster(_)))?;
+            next = match found {
+                Link::Faster(n) => Some(n.checked_add(1).map_or(Link::Slower, Link::Faster)),
+                other => Some(other),
+            };
+            Some(found)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes() {
+        use Link::{Faster, None, Slower};
+        let links = Links::new([
+            vec![None, Faster(3), Slower, Faster(0), Faster(3)],
+            vec![Slower; 5],
+            vec![Faster(255); 5],
+        ]);
+        let faster = |device| links.faster(DeviceId(device)).collect::<Vec<_>>();
+        assert_eq!(faster(0), [Faster(0), Faster(3)]);
+        assert_eq!(faster(1), []);
+        assert_eq!(faster(2), [Faster(255)]);
+        assert_eq!(faster(9), []);
+        assert_eq!(links.of(DeviceId(0), DeviceId(2)), Slower);
+        assert_eq!(links.of(DeviceId(0), DeviceId(0)), None);
+        assert_eq!(links.of(DeviceId(7), DeviceId(0)), Slower);
+        assert_eq!(Links::fast(2).of(DeviceId(0), DeviceId(1)), Faster(0));
+    }
+}
