@@ -202,7 +202,7 @@ else
     # another allocator owns the process's heap, none of its blocks is.
     say "service: not on GPUs, whose driver allocates now and then"
 fi
-for what in fork tree spawn threads; do
+for what in fork tree spawn threads alarms; do
     expected=7 same "processes_$what" offloaded cache.closes faults -- ./processes $what
 done
 # Each child process that computed and ended by exit() has a report of its own, which says why it ran on the host.

@@ -1,12 +1,13 @@
 /* Results on a device while the process forks, starts others, makes threads, and ends.
  *
- *   processes WHAT      fork, tree, spawn, threads; and ways to end: exit, atexit, destructor, quick, thread,
+ *   processes WHAT      fork, tree, spawn, threads, alarms; and ways to end: exit, atexit, destructor, quick, thread,
  *                       abort */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -217,6 +218,64 @@ static void threads(void)
     printf("storm %.0f\n", sum);
 }
 
+/* Writes to an input, which is page-protected, the value that it has, and reads a result. */
+static void touch_both(int signal)
+{
+    volatile double *input = &a[signal], *result = &c[signal];
+    *input = *input;
+    (void)*result;
+}
+
+static _Atomic int forking = 1;
+
+/* Holds a lock of libc's malloc most of the time, and is interrupted by alarms meanwhile. */
+static void *allocating(void *unused)
+{
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &alarms, NULL);
+    /* Too large for a thread's own list of free blocks, too small for pages of their own. */
+    void *blocks[16] = {0};
+    for (unsigned i = 0; forking; i++) {
+        free(blocks[i % 16]);
+        blocks[i % 16] = need(malloc(2000 + i % 1000));
+    }
+    for (int i = 0; i < 16; i++)
+        free(blocks[i]);
+    return unused;
+}
+
+/* fork waits for the lock that the interrupted thread holds, whose handler waits for a page fault. */
+static void alarms(void)
+{
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarms, NULL);
+    signal(SIGALRM, touch_both);
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, allocating, NULL))
+        exit(2);
+    struct itimerval often = {{0, 200}, {0, 200}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (int round = 0; round < 100; round++) {
+        multiply(N, 1, a, b, 0, c);
+        multiply(N, 1, b, a, 1, d);
+        pid_t child = fork();
+        if (!child) {
+            uint64_t sum = hash(c, NN) ^ hash(a, NN);
+            a[5] += 1;
+            _exit((int)(sum & 63));
+        }
+        wait_for(child);
+    }
+    forking = 0;
+    pthread_join(thread, NULL);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
+    show("after alarms", d, NN);
+}
+
 static void last_look(void)
 {
     show("at exit", late, NN);
@@ -264,6 +323,8 @@ int main(int argc, char **argv)
         spawn();
     else if (!strcmp(what, "threads"))
         threads();
+    else if (!strcmp(what, "alarms"))
+        alarms();
     else if (!strcmp(what, "atexit"))
         atexit(last_look);
     else if (!strcmp(what, "destructor"))

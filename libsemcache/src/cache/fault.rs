@@ -25,7 +25,9 @@ const PINGPONG_CALLS: u64 = 64;
 impl FaultSink for Cache {
     fn fault(&self, addr: usize, write: bool, tid: u32) -> Served {
         let traced = trace::on().then(|| (Within::new(), trace::now()));
-        let mut guard = self.lock();
+        let Some(mut guard) = self.lock_for_fault(addr, write) else {
+            return Served::Open;
+        };
         let state = &mut *guard;
         let Some(id) = state.find(addr) else {
             // The block's entry was removed after the access faulted. Its pages were made accessible before that, so

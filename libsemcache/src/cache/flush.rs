@@ -1,7 +1,4 @@
-//! Write-back of results to the host: at the end of a call for bytes on pages that are not trapped, before fork, at
-//! exit.
-
-use std::sync::MutexGuard;
+//! Write-back of results to the host: at the end of a call for bytes on pages that are not trapped, and at exit.
 
 use super::edges::PendingCopies;
 use super::{Cache, CacheError, Entry, State};
@@ -16,10 +13,6 @@ use semcache_fault::held::Hold;
 /// Up to this number of bytes it takes less time to look at the access of all pages (a nanosecond each) than to ask a device
 /// whether copies are complete.
 const FEW_BYTES: usize = 4 << 20;
-
-/// The cache's lock, held from before a fork until after it, so that no state changes in between.
-#[derive(Debug)]
-pub struct Frozen(MutexGuard<'static, State>);
 
 impl Cache {
     /// Ends a call for one operand. Result bytes on pages that the CPU can access at any time are written back to the
@@ -283,50 +276,6 @@ impl Cache {
             }
         }
         result
-    }
-
-    /// Before fork: writes the newest bytes of all blocks back (replicas stay valid), and returns the cache's lock,
-    /// which keeps all state as it is until it is dropped.
-    pub fn freeze(&'static self) -> Frozen {
-        let mut guard = self.lock();
-        let State { entries, pools, .. } = &mut *guard;
-        for e in entries.values_mut().filter(|e| !host::vanished(&e.block)) {
-            if semcache_fault::broken!("break-processes") {
-                break;
-            }
-            let rect = Rect::interval(0, e.block.len);
-            let written = self
-                .step(e, pools, &Event::WriteBack { rect }, None)
-                .and_then(|()| {
-                    let mut deps = Deps::default();
-                    e.host.ops.deps(&rect, false, &mut deps);
-                    Ok(deps.wait(self.backend)?)
-                });
-            if let Err(err) = written {
-                log::error!("before fork: {err:?}");
-            }
-        }
-        Frozen(guard)
-    }
-
-    /// In the child of a fork: makes the memory accessible and forgets all entries. The child never touches the
-    /// devices.
-    pub fn thaw_child(&self, mut frozen: Frozen) {
-        for e in frozen.0.entries.values_mut() {
-            // These are the child's own page tables, and no other thread runs in the child, so pages may be opened in
-            // any order.
-            if e.lost.is_empty() {
-                let _ = e.open_pages(self.gate);
-            }
-            e.set_guarded(false);
-            e.host.ops.clear();
-        }
-        frozen.0.by_start.clear();
-        // Replicas are device memory of the parent process, which goes on using it: nothing is returned to the pools.
-        for (_, e) in std::mem::take(&mut frozen.0.entries) {
-            std::mem::forget(e);
-        }
-        self.held.forget();
     }
 }
 

@@ -23,11 +23,13 @@ pub mod changed;
 pub mod edges;
 pub mod fault;
 pub mod flush;
+pub mod frozen;
 pub mod history;
 pub mod hot;
 pub mod lifetime;
 pub mod lost;
 mod open_for_good;
+mod opened;
 pub mod pins;
 pub mod place;
 mod prediction_error;
@@ -177,6 +179,8 @@ pub struct Cache {
     links: Links,
     cells: cells::Cells,
     state: Mutex<State>,
+    /// Pages that were made writable while a fork holds the lock of `state`.
+    opened: opened::Lock,
     /// The number of the next call.
     numbers: AtomicU64,
     held: Held,
@@ -230,6 +234,7 @@ impl Cache {
                 pools,
                 ..State::default()
             }),
+            opened: opened::Lock::default(),
             numbers: AtomicU64::new(0),
             held: Held::default(),
             write_through: AtomicBool::new(false),
@@ -242,6 +247,12 @@ impl Cache {
     #[must_use]
     pub fn whole(&self) -> bool {
         !self.lost.load(Ordering::Relaxed)
+    }
+
+    /// How the devices read each other's memory.
+    #[must_use]
+    pub fn links(&self) -> &Links {
+        &self.links
     }
 
     /// The machine whose devices hold the replicas.

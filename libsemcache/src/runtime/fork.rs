@@ -22,7 +22,7 @@ use crate::process::{descriptors, loads};
 use super::mode::{Mode, mode, set_mode};
 use super::started::{get, hold};
 use super::{init, present};
-use crate::cache::flush::Frozen;
+use crate::cache::frozen::Frozen;
 use crate::host;
 
 /// What a fork's prepare handler holds until the parent or child handler runs, besides the stop on loading libraries:
@@ -138,9 +138,12 @@ extern "C" fn parent() {
         return;
     }
     host::after_fork_parent();
-    if let Some(still) = STILL.take() {
+    if let Some((held, frozen, _blocked)) = STILL.take() {
         loads::go_on();
-        drop(still);
+        if let (Some(cache), Some(frozen)) = (get().and_then(|r| r.cache), frozen) {
+            cache.thaw_parent(frozen);
+        }
+        drop(held);
     }
 }
 
