@@ -7,11 +7,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use semcache::base::{Dtype, Form, Op, Routine, TileSize, Value};
-use semcache::model::rates::{HostRates, Rates};
+use semcache::base::{Dtype, Form, Links, Op, Routine, TileSize, Value};
+use semcache::model::rates::{DeviceRates, HostRates, Rates};
 use semcache::model::select::{Fetch, tiles};
 use semcache::plan::{Operand, Problem, Resources, lower, strips_in_core, tilings};
-use semcache::sched::memory::{schedule, schedule_in_core};
+use semcache::sched::memory::{Devices, schedule, schedule_in_core};
 
 fn product(n: usize) -> Problem {
     Problem {
@@ -30,6 +30,15 @@ fn product(n: usize) -> Problem {
 }
 
 /// The median of some runs, in microseconds, and what the last one returned.
+/// Devices that read each other's memory directly.
+fn on(rates: &DeviceRates, count: usize) -> Devices<'_> {
+    Devices {
+        rates,
+        links: &Links::DIRECT,
+        count,
+    }
+}
+
 fn timed<T>(run: impl Fn() -> T) -> (f64, T) {
     let once = || {
         let start = Instant::now();
@@ -72,7 +81,7 @@ fn main() {
             r.tile = tile;
             let (us, (tasks, made)) = timed(|| {
                 let plan = lower(&p, &r);
-                let made = schedule_in_core(&p, &plan, &among, devices, &moved);
+                let made = schedule_in_core(&p, &plan, &on(&among, devices), &moved);
                 (plan.tasks.len(), made)
             });
             if let Some(made) = made {
@@ -99,7 +108,7 @@ fn main() {
                 let tiling = Some(tiling);
                 let plan = lower(&p, &Resources { tiling, ..r });
                 tasks += plan.tasks.len();
-                if let Some(s) = schedule(&p, &plan, &rates.device, (1, r.memory)) {
+                if let Some(s) = schedule(&p, &plan, &on(&rates.device, 1), r.memory) {
                     best = best.min(s.seconds);
                 }
             }

@@ -23,6 +23,9 @@ pub enum Link {
 pub struct Links(Option<Arc<[Vec<Link>]>>);
 
 impl Links {
+    /// Every device reads every other one directly, no faster than host memory.
+    pub const DIRECT: Links = Links(None);
+
     /// For each device, how it reads each device.
     #[must_use]
     pub fn new(links: impl IntoIterator<Item = Vec<Link>>) -> Links {

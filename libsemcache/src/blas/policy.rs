@@ -8,10 +8,9 @@ use std::time::Instant;
 use super::call::Call;
 use super::host_decisions::{self, HostDecisions};
 use super::tilings::Tilings;
-use crate::base::Rect;
-use crate::base::Work;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::COUNTERS;
+use crate::base::{Links, Rect, Work};
 use crate::device::api::{Backend, Caps};
 use crate::model::ab_probe::AbProbes;
 use crate::model::amortisation::Amortisation;
@@ -29,6 +28,8 @@ pub struct Policy {
     pub(super) mode: Mode,
     pub(super) tile: Option<usize>,
     pub(super) memory: usize,
+    /// How the devices read each other's memory.
+    pub(super) links: Links,
     /// Whether measured times say anything about this machine: those of simulated devices do not.
     pub(super) real: bool,
     learned: Mutex<Learned>,
@@ -67,6 +68,7 @@ impl Policy {
             mode,
             tile: config.tile,
             memory: devices.iter().map(|c| c.memory).min().unwrap_or(0),
+            links: Links::new(devices.iter().map(|c| c.links.clone())),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
             learned: Mutex::new(Learned {
                 rates: Refined::new(rates(config, devices, host, given)),

@@ -14,7 +14,7 @@ use crate::model::exec::row_s;
 use crate::model::rates::Rates;
 use crate::model::select::{Choice, Fetch, tiles};
 use crate::plan::{self, Pace, Problem, Resources, Tiling};
-use crate::sched::memory::{schedule, schedule_in_core};
+use crate::sched::memory::{Devices, schedule, schedule_in_core};
 
 /// Seconds that planning with a given tile may take.
 const MOST_S: f64 = 2.5e-3;
@@ -66,7 +66,11 @@ impl<'a> Planned<'a> {
     /// The tile of a call whose operands fit. `None` if the first plan has more tasks than can be looked at in time.
     fn in_core(&self, devices: usize, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Chosen> {
         let Problem { m, n, k, .. } = *self.problem;
-        let device = self.rates.among(devices);
+        let on = Devices {
+            rates: &self.rates.among(devices),
+            links: &self.policy.links,
+            count: devices,
+        };
         let (mut best, mut spent_s): (Option<Choice>, f64) = (None, 0.0);
         let given = tile.is_some();
         let candidates: Vec<TileSize> = match tile {
@@ -91,7 +95,7 @@ impl<'a> Planned<'a> {
             if !plan.fits {
                 return None;
             }
-            let schedule = schedule_in_core(self.problem, &plan, &device, devices, moved)?;
+            let schedule = schedule_in_core(self.problem, &plan, &on, moved)?;
             let seconds = schedule.seconds;
             if best.is_none_or(|best| seconds < best.seconds) {
                 best = Some(Choice { tile, seconds });
@@ -183,7 +187,7 @@ fn chosen(
     if let Some(known) = policy.tilings().get(&key, rates) {
         return known;
     }
-    let found = compare(rates, problem, resources);
+    let found = compare(policy, rates, problem, resources);
     policy.tilings().put(key, rates, found);
     found
 }
@@ -199,8 +203,17 @@ fn allowed_s(call_s: f64) -> f64 {
     PLANNING.0.max(call_s * PLANNING.1)
 }
 
-fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<Chosen> {
-    let device = rates.among(resources.devices);
+fn compare(
+    policy: &Policy,
+    rates: &Rates,
+    problem: &Problem,
+    resources: &Resources,
+) -> Option<Chosen> {
+    let on = Devices {
+        rates: &rates.among(resources.devices),
+        links: &policy.links,
+        count: resources.devices,
+    };
     let (mut best, mut spent_s): (Option<Chosen>, f64) = (None, 0.0);
     let tasks = |tile: &TileSize| tile.products(problem.m, problem.n, problem.k);
     let mut tilings = plan::tilings(problem, resources);
@@ -228,8 +241,8 @@ fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<Ch
             },
         );
         spent_s += planning_s(&tile, plan.tasks.len());
-        let on = (resources.devices, resources.memory);
-        let seconds = schedule(problem, &plan, &device, on).map_or(f64::INFINITY, |s| s.seconds);
+        let seconds =
+            schedule(problem, &plan, &on, resources.memory).map_or(f64::INFINITY, |s| s.seconds);
         if best.is_none_or(|best| seconds < best.choice.seconds) {
             let choice = Choice { tile, seconds };
             best = Some(Chosen { choice, tiling });

@@ -18,6 +18,7 @@
 //!   as in an iteration.
 
 use super::rates::LinkRate;
+use crate::base::{DeviceId, Link, Links};
 
 /// A tile of an operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -70,6 +71,8 @@ pub struct Load {
     pub uses: Vec<Use>,
     /// Seconds in which the calling thread queues a task.
     pub issue_s: f64,
+    /// Between which devices tiles are copied directly.
+    pub links: Links,
     /// Tiles that are in a slot before the call, as device, tile, and whether the bytes there are valid.
     pub resident: Vec<(usize, u32, bool)>,
     /// The same of tiles that have memory apart from the slots, for the whole call.
@@ -345,15 +348,18 @@ impl Run<'_> {
         best.map(|(position, _)| position)
     }
 
-    /// Copies the newest bytes of a tile to a device, from the host or from another device, whichever brings them
-    /// earlier.
+    /// Copies the newest bytes of a tile to a device, from the host or over a link from another device, whichever brings
+    /// them earlier. Bytes that only devices without a link have are written back first.
     fn fetch(&mut self, device: usize, tile: u32) {
         let t = tile as usize;
-        let (bytes, cost, d) = (
-            self.load.tiles[t].bytes,
-            self.load.tiles[t].cost(),
-            self.devices[device],
-        );
+        let Tile { bytes, home, .. } = self.load.tiles[t];
+        let (cost, d) = (self.load.tiles[t].cost(), self.devices[device]);
+        if self.at_host[t].is_infinite() && !self.holders(t).any(|p| self.linked(device, p)) {
+            let Some(holder) = self.holders(t).next() else {
+                return;
+            };
+            self.write_back(holder, tile, bytes.max(home));
+        }
         let lanes = self.lanes[device];
         let ready = lanes.uploads.max(self.copies[device][t].arrived);
         let from_host = ready.max(self.at_host[t]);
@@ -364,8 +370,9 @@ impl Run<'_> {
             d.h2d.time(cost)
         };
         let host = from_host + link_s;
-        let peer = (0..self.devices.len())
-            .filter(|&p| p != device && self.copies[p][t].valid)
+        let peer = self
+            .holders(t)
+            .filter(|&p| self.linked(device, p))
             .map(|p| (ready.max(self.copies[p][t].arrived) + d.p2p.time(bytes), p))
             .min_by(|x, y| x.0.total_cmp(&y.0));
         let arrived = match peer {
@@ -384,6 +391,17 @@ impl Run<'_> {
         let copy = &mut self.copies[device][t];
         (copy.valid, copy.arrived) = (true, arrived);
         copy.done = copy.done.max(arrived);
+    }
+
+    /// The devices that hold a tile's newest bytes.
+    fn holders(&self, tile: usize) -> impl Iterator<Item = usize> {
+        (0..self.devices.len()).filter(move |&d| self.copies[d][tile].valid)
+    }
+
+    /// Whether a device copies tiles directly from another one.
+    fn linked(&self, to: usize, from: usize) -> bool {
+        let id = |d: usize| DeviceId(u8::try_from(d).unwrap_or(u8::MAX));
+        to != from && self.load.links.of(id(to), id(from)) != Link::None
     }
 
     /// Queues the write-back of bytes of a tile behind the last kernel that uses it.

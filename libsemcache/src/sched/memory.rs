@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{Rect, Work};
+use crate::base::{Links, Rect, Work};
 use crate::cache::place::tile_bytes;
 use crate::model::exec::device_s;
 use crate::model::rates::DeviceRates;
@@ -14,6 +14,30 @@ use crate::plan::{Access, Pace, Part, Plan, Problem, Task, touched};
 
 /// The most tiles that a device holds of a call: what looks at all replicas of a matrix takes longer with each.
 pub(super) const MOST_SLOTS: usize = 1024;
+
+/// Devices of equal rates.
+#[derive(Clone, Copy, Debug)]
+pub struct Devices<'a> {
+    /// The rates of each while all of them transfer.
+    pub rates: &'a DeviceRates,
+    /// How they read each other's memory.
+    pub links: &'a Links,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Devices<'_> {
+    /// The devices as the timeline takes them, each with its number of slots.
+    pub(super) fn with(&self, slots: &[usize]) -> Vec<Device> {
+        let device = |&slots: &usize| Device {
+            slots,
+            h2d: self.rates.h2d,
+            d2h: self.rates.d2h,
+            p2p: self.rates.p2p,
+        };
+        slots.iter().map(device).collect()
+    }
+}
 
 /// Device memory that holds any of these tiles.
 pub(super) fn slot<'a>(tiles: impl Iterator<Item = &'a Rect>) -> usize {
@@ -26,14 +50,16 @@ pub(super) fn slot<'a>(tiles: impl Iterator<Item = &'a Rect>) -> usize {
 pub(super) fn load<K: Copy + Eq + Hash>(
     problem: &Problem,
     plan: &Plan,
-    rates: &DeviceRates,
+    on: &Devices<'_>,
     moved: &[Fetch],
     place: impl Fn(&Part) -> K,
 ) -> (Load, Vec<K>) {
     let mut load = Load {
         issue_s: Pace::USUAL.issue_s,
+        links: on.links.clone(),
         ..Load::default()
     };
+    let rates = on.rates;
     let (mut places, mut known) = (Vec::new(), FxHashMap::default());
     for task in &plan.tasks {
         load.tasks.push(timeline::Task {
@@ -107,45 +133,33 @@ fn work(problem: &Problem, task: &Task) -> Work {
     }
 }
 
-/// The schedule of a plan on `count` devices of `memory` bytes each, which hold nothing before the call.
+/// The schedule of a plan on devices of `memory` bytes each, which hold nothing before the call.
 #[must_use]
 pub fn schedule(
     problem: &Problem,
     plan: &Plan,
-    rates: &DeviceRates,
-    (count, memory): (usize, usize),
+    on: &Devices<'_>,
+    memory: usize,
 ) -> Option<Schedule> {
     let place = |p: &Part| (p.operand, problem.bytes(p, 0));
-    let (load, places) = load(problem, plan, rates, &[], place);
+    let (load, places) = load(problem, plan, on, &[], place);
     let slots = memory / slot(places.iter().map(|(_, rect)| rect)).max(1);
     let slots = slots.min(MOST_SLOTS);
-    timeline::schedule(&load, &devices(rates, &vec![slots; count]))
+    timeline::schedule(&load, &on.with(&vec![slots; on.count]))
 }
 
-/// The schedule of a plan on `count` devices whose memory holds all operands. `moved`: how much of each operand has to be
-/// sent, and written back.
+/// The schedule of a plan on devices whose memory holds all operands. `moved`: how much of each operand has to be sent, and
+/// written back.
 #[must_use]
 pub fn schedule_in_core(
     problem: &Problem,
     plan: &Plan,
-    rates: &DeviceRates,
-    count: usize,
+    on: &Devices<'_>,
     moved: &[Fetch],
 ) -> Option<Schedule> {
     let place = |p: &Part| (p.operand, p.row, p.col, p.rows, p.cols);
-    let (load, _) = load(problem, plan, rates, moved, place);
-    timeline::schedule(&load, &devices(rates, &vec![usize::MAX; count]))
-}
-
-/// Devices of equal rates, each with its number of slots.
-pub(super) fn devices(rates: &DeviceRates, slots: &[usize]) -> Vec<Device> {
-    let device = |&slots: &usize| Device {
-        slots,
-        h2d: rates.h2d,
-        d2h: rates.d2h,
-        p2p: rates.p2p,
-    };
-    slots.iter().map(device).collect()
+    let (load, _) = load(problem, plan, on, moved, place);
+    timeline::schedule(&load, &on.with(&vec![usize::MAX; on.count]))
 }
 
 #[cfg(test)]
@@ -157,6 +171,15 @@ mod tests {
     use crate::model::select::tiles;
     use crate::model::{HostRates, Rates};
     use crate::plan::{Operand, Resources, lower, strips_in_core, tilings};
+
+    /// Devices that read each other's memory directly.
+    fn fast(rates: &DeviceRates, count: usize) -> Devices<'_> {
+        Devices {
+            rates,
+            links: &Links::DIRECT,
+            count,
+        }
+    }
 
     fn problem(routine: Routine, (m, n, k): (usize, usize, usize), beta: Value) -> Problem {
         let matrix = |r, c| Operand::matrix(r, c, r);
@@ -235,7 +258,7 @@ mod tests {
         let schedules = tilings(p, &r).into_iter().filter_map(|t| {
             let tiling = Some(t);
             let plan = lower(p, &Resources { tiling, ..r });
-            schedule(p, &plan, &rates, (devices, memory))
+            schedule(p, &plan, &fast(&rates, devices), memory)
         });
         schedules.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
     }
@@ -306,7 +329,7 @@ mod tests {
         let half = (n * n * 8 / 2) as f64;
         for tile in [n, n / 2] {
             let r = Resources::new(1, tile, 80 << 30);
-            let schedule = schedule_in_core(&p, &lower(&p, &r), &rates, 1, &moved);
+            let schedule = schedule_in_core(&p, &lower(&p, &r), &fast(&rates, 1), &moved);
             let schedule = schedule.expect("memory for all");
             let (sent, back) = (schedule.bytes_in / half, schedule.bytes_out / half);
             assert!((0.05..0.15).contains(&sent), "{tile}: {sent}");
@@ -324,7 +347,7 @@ mod tests {
             let mut r = Resources::new(1, 1, 80 << 30);
             r.tile = tile;
             let plan = lower(p, &r);
-            let schedule = schedule_in_core(p, &plan, &rates, 1, moved);
+            let schedule = schedule_in_core(p, &plan, &fast(&rates, 1), moved);
             schedule.expect("memory for all").seconds
         };
         for (routine, n, most) in [

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::memory::{MOST_SLOTS, devices, load, slot};
+use super::memory::{Devices, MOST_SLOTS, load, slot};
 use crate::base::{AllocId, DeviceId, Rect};
 use crate::cache::place::{Other, holds};
 use crate::cache::room::Room;
@@ -53,7 +53,12 @@ pub(super) fn make_room(
         let whole = &operands[p.operand];
         (whole.id, problem.bytes(p, whole.view.start))
     };
-    let (mut load, places) = load(problem, plan, rates, &[], place);
+    let on = Devices {
+        rates,
+        links: cache.links(),
+        count: cache.backend().devices().len(),
+    };
+    let (mut load, places) = load(problem, plan, &on, &[], place);
     let held = Held {
         cache,
         plan,
@@ -62,18 +67,18 @@ pub(super) fn make_room(
         places: &places,
     };
     let mut slots = held.make_room(&mut load, true)?;
-    let mut schedule = timeline::schedule(&load, &devices(rates, &slots.now));
+    let mut schedule = timeline::schedule(&load, &on.with(&slots.now));
     if !load.apart.is_empty() {
         let mut tiles_only = load.clone();
         tiles_only.apart.clear();
-        let evicted = timeline::schedule(&tiles_only, &devices(rates, &slots.without));
+        let evicted = timeline::schedule(&tiles_only, &on.with(&slots.without));
         let sooner = match (&evicted, &schedule) {
             (Some(evicted), Some(kept)) => evicted.seconds < kept.seconds,
             (evicted, _) => evicted.is_some(),
         };
         if sooner {
             slots = held.make_room(&mut load, false)?;
-            schedule = timeline::schedule(&load, &devices(rates, &slots.now));
+            schedule = timeline::schedule(&load, &on.with(&slots.now));
         }
     }
     let mut tiles = Tiles {

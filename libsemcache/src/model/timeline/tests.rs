@@ -151,6 +151,25 @@ fn another_device_is_a_source() {
 }
 
 #[test]
+fn without_a_link_tiles_pass_through_the_host() {
+    let mut l = load(&[
+        (0, &[(1, OVERWRITE)]),
+        (1, &[(1, READ), (2, OVERWRITE)]),
+        (2, &[(1, READ), (3, OVERWRITE)]),
+    ]);
+    let none = vec![Link::None; 3];
+    l.links = Links::new([
+        none.clone(),
+        none,
+        vec![Link::None, Link::Faster(0), Link::None],
+    ]);
+    let s = schedule(&l, &[device(4); 3]).unwrap();
+    // The first kernel ends at 1. Its tile is at the host at 2, on device 1 at 3, and at 3, too, on device 2, from the host.
+    assert_eq!((s.bytes_out, s.bytes_in, s.bytes_peer), (1.0, 2.0, 0.0));
+    assert_eq!(s.starts, [0.0, 3.0, 3.0]);
+}
+
+#[test]
 fn one_thread_queues_the_tasks_of_all_devices() {
     let mut l = load(&[
         (0, &[(0, READ), (1, OVERWRITE)]),
