@@ -16,8 +16,8 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use procfs::process::{MMapPath, MemoryMaps};
-use semcache::base::DeviceId;
 use semcache::base::config::{CudaSet, Memory};
+use semcache::base::{DeviceId, Link};
 use semcache::device::api::Backend;
 use semcache::device::cuda::{self, CudaError, CudaMachine, Hooks};
 use semcache::runtime::report::human;
@@ -162,7 +162,7 @@ fn gpu(machine: &CudaMachine, i: usize, failure: Option<&CudaError>) -> Finding 
     let id = u8::try_from(i).map_or(DeviceId(u8::MAX), DeviceId);
     if i < machine.usable() {
         let tested = machine.describe(id).unwrap_or_default();
-        return ok(what, format!("{found}; {tested}"));
+        return ok(what, format!("{found}; {tested}{}", reads(&caps.links, i)));
     }
     let why = failure.map(ToString::to_string).unwrap_or_default();
     warn(
@@ -170,6 +170,21 @@ fn gpu(machine: &CudaMachine, i: usize, failure: Option<&CudaError>) -> Finding 
         format!("{found}; does not come up: {why}"),
         "nvidia-smi shows who uses it; SEMCACHE_DEVICES=cuda:N,M leaves it out",
     )
+}
+
+/// Over which links GPU `i` reads other GPUs' memory.
+fn reads(links: &[Link], i: usize) -> String {
+    let all = links.iter().enumerate().filter(|(j, _)| *j != i);
+    let told = all.map(|(j, link)| match link {
+        Link::Faster(_) => format!("GPU {j} over a link faster than the host's"),
+        Link::Slower => format!("GPU {j} over a link no faster than the host's"),
+        Link::None => format!("GPU {j} through host memory"),
+    });
+    let told: Vec<_> = told.collect();
+    match &told[..] {
+        [] => String::new(),
+        told => format!("; reads {}", told.join(", ")),
+    }
 }
 
 /// The path of the cuBLAS library that was loaded.

@@ -7,7 +7,7 @@
 mod settings;
 mod values;
 
-pub use settings::{CudaSet, Devices, Fail, Gate, Memory, Offload, Ranks, Sim, SimMachine};
+pub use settings::{CudaSet, Devices, Fail, Gate, Memory, Offload, Peers, Ranks, Sim, SimMachine};
 use values::Bad;
 
 /// One variable of the interface.
@@ -64,6 +64,9 @@ variables! {
     RANKS = "SEMCACHE_RANKS", "share, all", "share",
         "What the ranks of an MPI job (Slurm tasks, too) on one machine do with its devices: share them out by local \
          rank, or all use all.";
+    PEERS = "SEMCACHE_PEERS", "auto, any, off", "auto",
+        "From where a device gets bytes that the host has, too: from another device that has them if the link is faster \
+         than the one to the host (auto), or if there is any (any), or from the host (off).";
     RATES = "SEMCACHE_RATES", "path", "none",
         "File with measured rates of this machine (docs/rates.md), by which calls are predicted instead of by the \
          built-in ones.";
@@ -132,6 +135,8 @@ pub struct Config {
     pub host_blas: Option<String>,
     /// `SEMCACHE_RANKS`
     pub ranks: Ranks,
+    /// `SEMCACHE_PEERS`
+    pub peers: Peers,
     /// `SEMCACHE_RATES`
     pub rates: Option<String>,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
@@ -162,6 +167,7 @@ impl Default for Config {
             own: DEFAULT_OWN,
             host_blas: None,
             ranks: Ranks::Share,
+            peers: Peers::Auto,
             rates: None,
             report: None,
             trace: None,
@@ -195,6 +201,7 @@ impl Config {
             own: reader.read(OWN, d.own, values::size),
             host_blas: reader.read(HOST_BLAS, d.host_blas, |v| Ok(Some(v.to_owned()))),
             ranks: reader.read(RANKS, d.ranks, values::ranks),
+            peers: reader.read(PEERS, d.peers, values::peers),
             rates: reader.read(RATES, d.rates, |v| Ok(Some(v.to_owned()))),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
             trace: reader.read(TRACE, d.trace, values::trace),
@@ -505,6 +512,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 16);
+        assert_eq!(VARIABLES.len(), 17);
     }
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::DeviceId;
+use super::config::Peers;
 
 /// How a device reads the memory of another device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,6 +37,18 @@ impl Links {
     #[must_use]
     pub fn fast(devices: usize) -> Links {
         Links::new(vec![vec![Link::Faster(0); devices]; devices])
+    }
+
+    /// The links as `SEMCACHE_PEERS` wants them to be used.
+    #[must_use]
+    pub fn used(self, peers: Peers) -> Links {
+        let link = |link: &Link| match (peers, link) {
+            (Peers::Any, Link::Slower) => Link::Faster(u8::MAX),
+            (Peers::Off, Link::Faster(_)) => Link::Slower,
+            _ => *link,
+        };
+        let rows = self.0.as_deref().unwrap_or_default();
+        Links::new(rows.iter().map(|row| row.iter().map(link).collect()))
     }
 
     /// How `to` reads the memory of `from`.
@@ -86,6 +99,11 @@ mod tests {
         assert_eq!(links.of(DeviceId(0), DeviceId(2)), Slower);
         assert_eq!(links.of(DeviceId(0), DeviceId(0)), None);
         assert_eq!(links.of(DeviceId(7), DeviceId(0)), Slower);
+        let used = |peers| links.clone().used(peers).row(DeviceId(0)).to_vec();
+        assert_eq!(used(Peers::Auto), links.row(DeviceId(0)));
+        let any = [None, Faster(3), Faster(255), Faster(0), Faster(3)];
+        assert_eq!(used(Peers::Any), any);
+        assert_eq!(used(Peers::Off), [None, Slower, Slower, Slower, Slower]);
         assert_eq!(Links::fast(2).of(DeviceId(0), DeviceId(1)), Faster(0));
     }
 }

@@ -68,7 +68,7 @@ impl Policy {
             mode,
             tile: config.tile,
             memory: devices.iter().map(|c| c.memory).min().unwrap_or(0),
-            links: Links::new(devices.iter().map(|c| c.links.clone())),
+            links: Links::new(devices.iter().map(|c| c.links.clone())).used(config.peers),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
             learned: Mutex::new(Learned {
                 rates: Refined::new(rates(config, devices, host, given)),

@@ -46,6 +46,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use crate::base::config::Peers;
 use crate::base::{AllocId, DeviceId, Interval, Links, Rect, RectSet, ReplicaId};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
@@ -241,6 +242,13 @@ impl Cache {
             scanner: scans::Scanner::default(),
             lost: AtomicBool::new(false),
         }
+    }
+
+    /// The same cache, of which devices get bytes from each other as `SEMCACHE_PEERS` says.
+    #[must_use]
+    pub fn with_peers(mut self, peers: Peers) -> Self {
+        self.links = self.links.used(peers);
+        self
     }
 
     /// Whether no device has been lost.

@@ -196,7 +196,8 @@ pub(crate) fn bring_up(
     } else {
         Box::leak(Box::new(WriteThroughGate))
     };
-    let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size());
+    let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size())
+        .with_peers(config.peers);
     let scans = match config.gate {
         _ if !traps => Choice::Never,
         GateChoice::Auto => Choice::ByHistory,

@@ -97,6 +97,17 @@ pub enum Ranks {
     All,
 }
 
+/// `SEMCACHE_PEERS`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peers {
+    /// Bytes that the host has, too, come from a device whose link is faster than the host's.
+    Auto,
+    /// They come from any device to which there is a link.
+    Any,
+    /// They come from the host.
+    Off,
+}
+
 /// `SEMCACHE_GATE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {

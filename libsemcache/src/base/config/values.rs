@@ -2,7 +2,9 @@
 
 use core::fmt;
 
-use super::settings::{CudaSet, Devices, Fail, Gate, Memory, Offload, Ranks, Sim, SimMachine};
+use super::settings::{
+    CudaSet, Devices, Fail, Gate, Memory, Offload, Peers, Ranks, Sim, SimMachine,
+};
 use crate::base::ids::MAX_DEVICES;
 
 /// Why a value was not understood, as the end of the sentence "NAME=VALUE ...".
@@ -162,6 +164,15 @@ pub(super) fn ranks(v: &str) -> Result<Ranks, Bad> {
         "share" => Ok(Ranks::Share),
         "all" => Ok(Ranks::All),
         _ => Err(Bad("is not one of share, all")),
+    }
+}
+
+pub(super) fn peers(v: &str) -> Result<Peers, Bad> {
+    match v {
+        "auto" => Ok(Peers::Auto),
+        "any" => Ok(Peers::Any),
+        "off" => Ok(Peers::Off),
+        _ => Err(Bad("is not one of auto, any, off")),
     }
 }
 
