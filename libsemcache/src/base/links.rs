@@ -58,7 +58,9 @@ impl Links {
         link.copied().unwrap_or(Link::Slower)
     }
 
-    fn row(&self, to: DeviceId) -> &[Link] {
+    /// How `to` reads each device; empty if it reads all of them directly, no faster than host memory.
+    #[must_use]
+    pub fn row(&self, to: DeviceId) -> &[Link] {
         let rows = self.0.as_deref().unwrap_or_default();
         rows.get(to.index()).map_or(&[], Vec::as_slice)
     }

@@ -167,6 +167,7 @@ mod tests {
     use super::*;
     use crate::base::work::RunShares;
     use crate::base::{Dtype, Form, Op, Routine, Side, TileSize, Uplo, Value};
+    use crate::device::sim::SimConfig;
     use crate::model::exec::row_s;
     use crate::model::select::tiles;
     use crate::model::{HostRates, Rates};
@@ -335,6 +336,37 @@ mod tests {
             assert!((0.05..0.15).contains(&sent), "{tile}: {sent}");
             assert!((1.0..1.1).contains(&back), "{tile}: {back}");
         }
+    }
+
+    /// BLASX's machine Everest, of which one pair of devices is linked: bytes of a product of order 16384 that cross any link.
+    #[test]
+    fn a_product_on_everest_moves_each_input_over_few_links() {
+        let everest = SimConfig::preset("everest").expect("a preset");
+        let links = everest.links();
+        let machine = everest.preset.expect("a model");
+        let rates = Rates::modelled(&machine, HostRates::of_cores(16)).among(3);
+        let n = 16384;
+        let p = problem(Routine::Gemm, (n, n, n), Value::ZERO);
+        let sent = Fetch { get: 1.0, set: 0.0 };
+        let moved = [sent, sent, Fetch { get: 0.0, set: 1.0 }];
+        let on = Devices {
+            rates: &rates,
+            links: &links,
+            count: 3,
+        };
+        let plan = lower(&p, &Resources::new(3, 2048, 11 << 30));
+        let s = schedule_in_core(&p, &plan, &on, &moved).expect("memory for all");
+        let matrix = (n * n * 8) as f64;
+        // A goes to device 0 and to one of the other two over PCIe, and most of it from that one to the last.
+        assert!(s.bytes_in <= 3.3 * matrix, "{} GB in", s.bytes_in / 1e9);
+        assert!(
+            s.bytes_peer >= 0.7 * matrix,
+            "{} GB over the link",
+            s.bytes_peer / 1e9
+        );
+        assert_eq!(s.bytes_out, matrix);
+        let all = s.bytes_in + s.bytes_peer + s.bytes_out;
+        assert!(all <= 13e9, "{} GB", all / 1e9);
     }
 
     /// Operands that fit, from and to the host.

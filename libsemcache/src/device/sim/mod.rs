@@ -41,8 +41,8 @@ use self::queue::{LANES, Queues, StreamSet};
 use self::times::Times;
 use super::api::{Caps, DeviceError, Ticket};
 use super::host_memory::HostMemory;
+use crate::base::DeviceId;
 use crate::base::ids::MAX_DEVICES;
-use crate::base::{DeviceId, Link};
 use crate::topology::Topology;
 
 /// Why a simulated machine cannot be made.
@@ -248,56 +248,29 @@ impl Drop for SimMachine {
     }
 }
 
+/// The id of the device with this index.
+fn id(device: usize) -> DeviceId {
+    DeviceId(u8::try_from(device).unwrap_or(u8::MAX))
+}
+
 fn caps(config: &SimConfig) -> Vec<Caps> {
     let cores = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+    let links = config.links();
     (0..config.devices)
         .map(|device| {
             let model = config
                 .preset
                 .as_ref()
                 .and_then(|machine| machine.engines.get(device));
-            let links = config.preset.as_ref().map(|machine| &machine.topology);
             let what = model.map_or_else(String::new, |engine| format!(", as {}", engine.name));
             Caps {
                 name: format!("sim{} ({cores} cores shared{what})", config.first + device),
                 kind: "sim",
                 memory: config.memory,
-                links: match links {
-                    Some(topology) => links_of(topology, device),
-                    None => (0..config.devices)
-                        .map(|from| match from == device {
-                            true => Link::None,
-                            false => Link::Faster(0),
-                        })
-                        .collect(),
-                },
+                links: links.row(id(device)).to_vec(),
             }
         })
         .collect()
-}
-
-/// How a device of a modelled machine reads the memory of each device.
-fn links_of(topology: &Topology, device: usize) -> Vec<Link> {
-    let to_device = topology.to_device(device).gbs;
-    let rates: Vec<Option<f64>> = (0..topology.devices())
-        .map(|from| topology.peer(from, device).map(|link| link.gbs))
-        .collect();
-    let mut faster: Vec<f64> = rates
-        .iter()
-        .copied()
-        .flatten()
-        .filter(|r| *r > to_device)
-        .collect();
-    faster.sort_by(|a, b| b.total_cmp(a));
-    faster.dedup();
-    let class = |rate: f64| faster.iter().position(|r| *r == rate);
-    let link = |rate: &Option<f64>| match rate {
-        Some(rate) => class(*rate).map_or(Link::Slower, |n| {
-            Link::Faster(u8::try_from(n).unwrap_or(u8::MAX))
-        }),
-        None => Link::None,
-    };
-    rates.iter().map(link).collect()
 }
 
 impl Inner {

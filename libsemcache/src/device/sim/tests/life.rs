@@ -1,6 +1,7 @@
 //! Start, end and times of a simulated machine; poison; cells.
 
 use super::*;
+use crate::base::Link;
 
 #[test]
 fn poison_shows() {
