@@ -266,7 +266,10 @@ static void alarms(void)
         if (!child) {
             uint64_t sum = hash(c, NN) ^ hash(a, NN);
             a[5] += 1;
-            _exit((int)(sum & 63));
+            pid_t grandchild = fork();
+            if (!grandchild)
+                _exit(0);
+            _exit(waitpid(grandchild, NULL, 0) == grandchild ? (int)(sum & 63) : 99);
         }
         wait_for(child);
     }

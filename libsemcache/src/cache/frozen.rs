@@ -13,7 +13,7 @@ use rustix::thread::{Timespec, nanosleep};
 
 use super::opened::Opened;
 use super::{Cache, State};
-use crate::base::{Access, Rect};
+use crate::base::{Access, Interval, Rect};
 use crate::directory::Event;
 use crate::host;
 use crate::process::waited::Waiting;
@@ -67,16 +67,24 @@ impl Cache {
     /// In the parent, after the fork: replicas' copies of the pages that became writable meanwhile are invalidated, and
     /// the lock is released.
     pub fn thaw_parent(&self, mut frozen: Frozen) {
+        let State { entries, pools, .. } = &mut *frozen.0;
+        // See `freeze`.
+        if entries.is_empty() {
+            return;
+        }
         let mut opened = self.opened.lock();
-        let state = &mut *frozen.0;
-        for &addr in opened.pages() {
-            let Some(id) = state.find(addr) else {
-                continue;
+        for e in entries.values_mut() {
+            let block = e.block.start..e.block.start + e.block.len;
+            let written = opened.pages().iter().filter(|page| block.contains(page));
+            // Whole panels, as for any fault: their pages may be protected together.
+            let mut spans: Vec<Interval> = match opened.more {
+                true => vec![Interval::new(0, e.block.len)],
+                false => written
+                    .map(|page| e.dir.panel_span(page - block.start))
+                    .collect(),
             };
-            let State { entries, pools, .. } = state;
-            if let Some(e) = entries.get_mut(&id) {
-                // The whole panel, as for any fault: its pages may be protected together.
-                let span = e.dir.panel_span(addr - e.block.start);
+            spans.dedup();
+            for span in spans {
                 if let Err(err) = self.step(e, pools, &Event::CpuWrite { span }, None) {
                     log::error!("after fork: {err:?}");
                 }
@@ -105,7 +113,7 @@ impl Cache {
         self.held.forget();
     }
 
-    /// The cache's lock for the service of a fault; `None` if the fault has been served without it.
+    /// The cache's lock for the service of a fault; `None` if the fault has been served without it, during a fork.
     pub(super) fn lock_for_fault(&self, addr: usize, write: bool) -> Option<MutexGuard<'_, State>> {
         let mut waiting = None;
         for tries in 0_usize.. {
@@ -137,14 +145,12 @@ impl Cache {
         if semcache_fault::pages::get(addr).is_none() || permits(addr, write) {
             return true;
         }
-        let start = addr & !(self.page - 1);
-        let access = match write {
-            true => Access::ReadWrite,
-            false => Access::Read,
-        };
-        if write && !opened.note(start) {
-            return false;
+        let page = addr & !(self.page - 1);
+        if !write && self.gate.apply(page, self.page, Access::Read).is_ok() {
+            return true;
         }
-        self.gate.apply(start, self.page, access).is_ok()
+        // One more page that is only readable may take more mappings than there are. A page can always be made writable.
+        opened.note(page);
+        self.gate.apply(page, self.page, Access::ReadWrite).is_ok()
     }
 }

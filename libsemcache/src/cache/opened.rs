@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Pages that can be made writable during one fork. Further faults wait for its end.
+/// Pages that are noted one by one; if there are more, all panels count as written.
 const MOST_PAGES: usize = 512;
 
 /// The pages that were made writable. They are noted in memory of their own, as no memory is allocated during a fork.
@@ -12,6 +12,8 @@ pub(super) struct Opened {
     pub(super) frozen: bool,
     pages: [usize; MOST_PAGES],
     count: usize,
+    /// Whether there were more than have room in `pages`.
+    pub(super) more: bool,
 }
 
 impl Default for Opened {
@@ -20,6 +22,7 @@ impl Default for Opened {
             frozen: false,
             pages: [0; MOST_PAGES],
             count: 0,
+            more: false,
         }
     }
 }
@@ -30,14 +33,18 @@ impl Opened {
         &self.pages[..self.count]
     }
 
-    /// Notes the page that begins at an address; whether there was room for it.
-    pub(super) fn note(&mut self, start: usize) -> bool {
-        let Some(page) = self.pages.get_mut(self.count) else {
-            return false;
-        };
-        *page = start;
-        self.count += 1;
-        true
+    /// Notes the page that begins at an address.
+    pub(super) fn note(&mut self, start: usize) {
+        if self.pages().last() == Some(&start) {
+            return;
+        }
+        match self.pages.get_mut(self.count) {
+            Some(page) => {
+                *page = start;
+                self.count += 1;
+            }
+            None => self.more = true,
+        }
     }
 }
 

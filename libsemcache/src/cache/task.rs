@@ -157,7 +157,8 @@ impl Cache {
 
     /// Makes room in the directory's sets for the bytes that a kernel is about to use, before any of its operands is
     /// acquired (R15). Of the bytes removed from the sets, stale ones are written back while their panels stay
-    /// inaccessible, and no thread waits for that.
+    /// inaccessible, and no thread waits for that. Likewise, bytes that the device needs and that only devices without a
+    /// link to it have are written back.
     fn tidy(
         &self,
         state: &mut State,
@@ -173,8 +174,16 @@ impl Cache {
             let e = entries.get_mut(&u.id).ok_or(CacheError::Gone)?;
             let held = e.stores.get(&replica).ok_or(CacheError::Gone)?.rect;
             for (rect, intent) in u.touched_in(&held) {
-                if !e.dir.ready(&Event::used(replica, rect, intent)) && e.dir.untidy(&rect) {
+                if e.dir.ready(&Event::used(replica, rect, intent)) {
+                    continue;
+                }
+                if e.dir.untidy(&rect) {
                     self.step_closed(e, pools, &Event::Tidy { rect })?;
+                }
+                if intent != Intent::Overwrite {
+                    for rect in e.dir.out_of_reach(replica, &rect) {
+                        self.queue_write_back(e, pools, &rect)?;
+                    }
                 }
             }
         }

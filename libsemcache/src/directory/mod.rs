@@ -115,8 +115,8 @@
 //! Only bytes that the destination lacks are copied: from a replica on the destination's device (no link is crossed), else
 //! from a device whose link is faster than the one to the host, over the fastest such link ([`crate::base::Links`]), else
 //! from the host. Of several replicas over equal links the one with the lowest id is taken. Stale bytes come over a slower
-//! link, too; if they are on devices only to which there is no link, they are written back first, and come from the host. A
-//! source always holds the bytes as valid when the copy is appended, although they may still be on their way there (the
+//! link, too; those that only devices without a link hold are written back before ([`Allocation::out_of_reach`]), and come from
+//! the host. A source always holds the bytes as valid when the copy is appended, although they may still be on their way there (the
 //! optimistic heuristic of XKBlas, section III-C).
 
 mod access;

@@ -6,8 +6,7 @@ use crate::base::{Link, Rect, ReplicaId};
 use super::{Action, Allocation, Place, Replica};
 
 impl Allocation {
-    /// Appends the copies that fill `rect` of the replica at position `to`, which holds none of its bytes. No stale byte of
-    /// `rect` is out of reach.
+    /// Appends the copies that fill `rect` of the replica at position `to`, which holds none of its bytes.
     pub(super) fn bring_up(&self, rect: &Rect, to: usize, actions: &mut Vec<Action>) {
         let (id, device) = (self.replicas[to].0, self.replicas[to].1.device);
         let place = Place::Replica(id);
@@ -27,6 +26,7 @@ impl Allocation {
             }
             if stale {
                 rest = self.copy_from(over(Link::Slower), rest, place, actions);
+                rest = self.copy_from(over(Link::None), rest, place, actions);
                 debug_assert!(rest.is_empty(), "R1: {rest:?} is stale and valid nowhere");
             } else {
                 let copies = rest.into_iter().map(|rect| Action::Copy {
@@ -39,8 +39,13 @@ impl Allocation {
         }
     }
 
-    /// The stale bytes of `pieces` that only devices hold to which the device of the replica at position `to` has no link.
-    pub(super) fn out_of_reach(&self, to: usize, pieces: &[Rect]) -> Vec<Rect> {
+    /// The stale bytes of `rect` that a replica lacks, and that only devices hold to which its device has no link. They are
+    /// written back before the device reads `rect`, so that they come from the host.
+    #[must_use]
+    pub fn out_of_reach(&self, replica: ReplicaId, rect: &Rect) -> Vec<Rect> {
+        let Ok(to) = self.find(replica) else {
+            return Vec::new();
+        };
         let device = self.replicas[to].1.device;
         let reached = |replica: &Replica| {
             replica.device == device || self.links.of(device, replica.device) != Link::None
@@ -48,7 +53,7 @@ impl Allocation {
         if self.replicas.iter().all(|(_, replica)| reached(replica)) {
             return Vec::new();
         }
-        let mut rest: Vec<Rect> = pieces.iter().flat_map(|p| self.stale.common(p)).collect();
+        let mut rest = self.stale.common(rect);
         for (_, replica) in self.replicas.iter().filter(|(_, replica)| reached(replica)) {
             rest = rest
                 .iter()

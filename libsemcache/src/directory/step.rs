@@ -102,9 +102,6 @@ impl Allocation {
         if missing.is_empty() {
             return None;
         }
-        for piece in self.out_of_reach(at, &missing) {
-            self.update_host(&piece, actions);
-        }
         let before = self.observe(rect.span());
         let mut copies = Vec::new();
         for piece in &missing {
@@ -132,8 +129,7 @@ impl Allocation {
         if keep {
             observed = self.device_read(at, rect, actions);
         }
-        // Bytes that passed through the host are not stale any more.
-        if self.stale.contains(rect) {
+        if closed {
             self.valid_mut(at).insert(rect);
         } else {
             let before = observed.unwrap_or_else(|| self.observe(rect.span()));

@@ -55,8 +55,6 @@ pub(super) struct World {
     pub(super) beside: usize,
     random: u64,
     next_replica: u64,
-    /// The allocation before the present event.
-    before: Option<Allocation>,
 }
 
 impl World {
@@ -85,7 +83,6 @@ impl World {
             beside: 0,
             random: 1,
             next_replica: 0,
-            before: None,
             alloc,
         }
     }
@@ -117,7 +114,16 @@ impl World {
         self.alloc.add_replica(id, device, rect);
     }
 
+    /// Bytes that only devices without a link hold are written back before a device reads them.
+    fn reach(&mut self, replica: ReplicaId, rect: &Rect) {
+        for rect in self.alloc.out_of_reach(replica, rect) {
+            self.event(&Event::WriteBack { rect });
+        }
+        assert_eq!(self.alloc.out_of_reach(replica, rect), []);
+    }
+
     pub(super) fn device_read(&mut self, replica: ReplicaId, rect: Rect) {
+        self.reach(replica, &rect);
         self.note_use(rect);
         self.event(&Event::DeviceRead { replica, rect });
         let memory = &self.blocks[&replica].memory;
@@ -166,6 +172,9 @@ impl World {
     }
 
     pub(super) fn device_write(&mut self, replica: ReplicaId, rect: Rect, keep: bool) {
+        if keep {
+            self.reach(replica, &rect);
+        }
         self.note_use(rect);
         self.event(&Event::DeviceWrite {
             replica,
@@ -409,7 +418,6 @@ impl World {
         let mut undone = self.alloc.clone();
         undone.restore(undo);
         assert!(undone == before, "{event:?} is not undone");
-        self.before = Some(before);
         let kernel = match event {
             Event::DeviceWrite {
                 replica,
@@ -528,9 +536,8 @@ impl World {
             let byte = source.bytes[at];
             let target = match to {
                 Place::Host => {
-                    // A byte that a device is about to use may be trapped only from here on.
                     assert!(
-                        page == Access::None || !self.trapped(at) || self.was_untrapped(at),
+                        !self.trapped(at) || page == Access::None,
                         "{at} is written back while the CPU can see it"
                     );
                     &mut self.host
@@ -566,13 +573,6 @@ impl World {
     pub(super) fn trapped(&self, at: usize) -> bool {
         let byte = Rect::interval(at, at + 1);
         self.alloc.untrapped(&byte).is_empty()
-    }
-
-    /// Whether a byte could not be trapped before the present event.
-    fn was_untrapped(&self, at: usize) -> bool {
-        let byte = Rect::interval(at, at + 1);
-        let before = self.before.as_ref();
-        before.is_some_and(|alloc| !alloc.untrapped(&byte).is_empty())
     }
 
     /// Compares the directory's account with the world's, and the bytes with the sequential memory.
