@@ -159,7 +159,7 @@ fn gpu(machine: &CudaMachine, i: usize, failure: Option<&CudaError>) -> Finding 
     let what = format!("GPU {i}");
     let caps = &machine.devices()[i];
     let found = format!("{}, {} for semcache", caps.name, human(caps.memory as u64));
-    let id = u8::try_from(i).map_or(DeviceId(u8::MAX), DeviceId);
+    let id = DeviceId::at(i);
     if i < machine.usable() {
         let tested = machine.describe(id).unwrap_or_default();
         return ok(what, format!("{found}; {tested}{}", reads(&caps.links, i)));

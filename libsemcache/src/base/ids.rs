@@ -10,6 +10,12 @@ pub const MAX_DEVICES: usize = 64;
 pub struct DeviceId(pub u8);
 
 impl DeviceId {
+    /// The device at a position in per-device tables.
+    #[must_use]
+    pub fn at(index: usize) -> DeviceId {
+        DeviceId(u8::try_from(index).unwrap_or(u8::MAX))
+    }
+
     /// The device's position in per-device tables.
     #[must_use]
     pub fn index(self) -> usize {

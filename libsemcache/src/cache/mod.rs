@@ -222,7 +222,7 @@ impl Cache {
             .devices()
             .iter()
             .enumerate()
-            .map(|(i, c)| Pool::new(device_id(i), c.memory))
+            .map(|(i, c)| Pool::new(DeviceId::at(i), c.memory))
             .collect();
         Self {
             backend,
@@ -457,9 +457,4 @@ impl Drop for Entry {
     fn drop(&mut self) {
         self.set_guarded(false);
     }
-}
-
-/// Backends list at most [`crate::base::ids::MAX_DEVICES`] devices.
-pub(crate) fn device_id(i: usize) -> DeviceId {
-    DeviceId(u8::try_from(i).unwrap_or(u8::MAX))
 }

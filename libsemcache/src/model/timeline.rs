@@ -400,8 +400,8 @@ impl Run<'_> {
 
     /// Whether a device copies tiles directly from another one.
     fn linked(&self, to: usize, from: usize) -> bool {
-        let id = |d: usize| DeviceId(u8::try_from(d).unwrap_or(u8::MAX));
-        to != from && self.load.links.of(id(to), id(from)) != Link::None
+        let link = self.load.links.of(DeviceId::at(to), DeviceId::at(from));
+        to != from && link != Link::None
     }
 
     /// Queues the write-back of bytes of a tile behind the last kernel that uses it.

@@ -82,7 +82,7 @@ impl Resources {
         if used == 1 {
             self.prefer
         } else {
-            DeviceId(u8::try_from(i).unwrap_or(u8::MAX))
+            DeviceId::at(i)
         }
     }
 }

@@ -125,10 +125,6 @@ fn link(device: CUdevice, peer: CUdevice) -> Link {
     }
 }
 
-fn id(i: usize) -> DeviceId {
-    DeviceId(u8::try_from(i).unwrap_or(u8::MAX))
-}
-
 impl CudaMachine {
     /// Makes contexts, streams and handles, one GPU after the other; each GPU can be used as soon as it is up. Ends at
     /// the first GPU that fails.
@@ -157,7 +153,8 @@ impl CudaMachine {
         let _current = Current::enter(ctx).map_err(refused("cuCtxPushCurrent"))?;
         let context = began.elapsed();
         let streams = LANES * self.gpus.len();
-        let stream = |lane| Stream::new(streams, id(i), lane).map_err(refused("cuStreamCreate"));
+        let stream =
+            |lane| Stream::new(streams, DeviceId::at(i), lane).map_err(refused("cuStreamCreate"));
         let lanes = [
             stream(Lane::In)?,
             stream(Lane::Out)?,

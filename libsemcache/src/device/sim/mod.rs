@@ -248,11 +248,6 @@ impl Drop for SimMachine {
     }
 }
 
-/// The id of the device with this index.
-fn id(device: usize) -> DeviceId {
-    DeviceId(u8::try_from(device).unwrap_or(u8::MAX))
-}
-
 fn caps(config: &SimConfig) -> Vec<Caps> {
     let cores = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
     let links = config.links();
@@ -267,7 +262,7 @@ fn caps(config: &SimConfig) -> Vec<Caps> {
                 name: format!("sim{} ({cores} cores shared{what})", config.first + device),
                 kind: "sim",
                 memory: config.memory,
-                links: links.row(id(device)).to_vec(),
+                links: links.row(DeviceId::at(device)).to_vec(),
             }
         })
         .collect()

@@ -529,7 +529,7 @@ impl Queues {
 
 /// The device of a stream.
 fn device_of(stream: usize) -> DeviceId {
-    DeviceId(u8::try_from(stream / LANES).unwrap_or(u8::MAX))
+    DeviceId::at(stream / LANES)
 }
 
 /// The refusal of a ticket that was never issued, an error of the caller: waiting for such a ticket would never end.

@@ -51,5 +51,5 @@ impl Times {
 
 /// The device of a stream.
 fn device(stream: usize) -> DeviceId {
-    DeviceId(u8::try_from(stream / LANES).unwrap_or(u8::MAX))
+    DeviceId::at(stream / LANES)
 }
