@@ -116,10 +116,12 @@ fn main() {
 /// The beginning of the line that reports a program's operations beside results.
 const BESIDE: &str = "fuzz: beside ";
 
-/// The value of SEMCACHE_DEVICES for this number of devices; four: three simulated ones, of which one pair is linked.
+/// The value of SEMCACHE_DEVICES for this number of devices. Four stands for three simulated ones, of which one pair is linked,
+/// five for four of two kinds.
 fn machine(cuda: Option<usize>, devices: usize) -> String {
     match cuda {
         None if devices == 4 => "sim:everest".to_owned(),
+        None if devices == 5 => "sim:makalu".to_owned(),
         None => format!("sim:{devices}"),
         Some(count) => {
             let list: Vec<_> = (0..devices.min(count).max(1))

@@ -26,7 +26,7 @@ impl Setting {
     #[must_use]
     pub fn of_seed(seed: u64, gates: &[String], machine: &dyn Fn(usize) -> String) -> Setting {
         let mut rng = Rng::new(seed.wrapping_add(0x5E77_1265));
-        let devices = machine(1 + rng.below(4));
+        let devices = machine(1 + rng.below(5));
         let mut sim = vec![format!("seed={seed}")];
         let mode = rng.of(MODES);
         if !mode.is_empty() {

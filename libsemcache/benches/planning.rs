@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use semcache::base::{Dtype, Form, Links, Op, Routine, TileSize, Value};
-use semcache::model::rates::{DeviceRates, HostRates, Rates};
+use semcache::base::{DeviceSet, Dtype, Form, Links, Op, Routine, TileSize, Value};
+use semcache::model::rates::{HostRates, Rates};
 use semcache::model::select::{Fetch, tiles};
 use semcache::plan::{Operand, Problem, Resources, lower, strips_in_core, tilings};
 use semcache::sched::memory::{Devices, schedule, schedule_in_core};
@@ -31,12 +31,8 @@ fn product(n: usize) -> Problem {
 
 /// The median of some runs, in microseconds, and what the last one returned.
 /// Devices that read each other's memory directly.
-fn on(rates: &DeviceRates, count: usize) -> Devices<'_> {
-    Devices {
-        rates,
-        links: &Links::DIRECT,
-        count,
-    }
+fn on(rates: &Rates, count: usize) -> Devices {
+    Devices::new(&DeviceSet::equal(count), rates, &Links::DIRECT)
 }
 
 fn timed<T>(run: impl Fn() -> T) -> (f64, T) {
@@ -69,7 +65,7 @@ fn main() {
     println!("| product | tasks | us | us each | of the makespan |\n|---|---|---|---|---|");
     let rates = Rates::h200(HostRates::of_cores(16));
     for (n, devices) in [(2048, 1), (4096, 1), (16384, 1), (16384, 2), (49152, 1)] {
-        let (p, among) = (product(n), rates.among(devices));
+        let (p, on) = (product(n), on(&rates, devices));
         let moved = [
             Fetch { get: 1.0, set: 0.0 },
             Fetch { get: 1.0, set: 0.0 },
@@ -81,7 +77,7 @@ fn main() {
             r.tile = tile;
             let (us, (tasks, made)) = timed(|| {
                 let plan = lower(&p, &r);
-                let made = schedule_in_core(&p, &plan, &on(&among, devices), &moved);
+                let made = schedule_in_core(&p, &plan, &on, &moved);
                 (plan.tasks.len(), made)
             });
             if let Some(made) = made {
@@ -108,7 +104,7 @@ fn main() {
                 let tiling = Some(tiling);
                 let plan = lower(&p, &Resources { tiling, ..r });
                 tasks += plan.tasks.len();
-                if let Some(s) = schedule(&p, &plan, &on(&rates.device, 1), r.memory) {
+                if let Some(s) = schedule(&p, &plan, &on(&rates, 1), r.memory) {
                     best = best.min(s.seconds);
                 }
             }

@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled interrupted deferred handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards vanishing sandbox pointers numbers neighbours factorise fronts unpaid)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted deferred handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment spread checked spawning guards vanishing sandbox pointers numbers neighbours factorise fronts unpaid)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -115,6 +115,9 @@ if simulated; then
     same environment_flush_default offloaded calls.dgemm.host==0 -- ./environment flush 600
 fi
 HARD=("${hard[@]}")
+# Two runs on two devices, of three rounds each: between these A is copied (128 KiB), and of the copies to other places in a vector
+# what changes its device. To gather one matrix on a device would take 16 MiB.
+same spread offloaded cache.closes "bytes.p2p<=3e6" calls.daxpy.offloaded calls.ddot.offloaded calls.dswap.host==0 -- ./spread
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # Data of the program on the same pages as results; also with panels of the default size.
 for what in static heap sleepers columns; do expected=0 same "neighbours_$what" offloaded cache.closes faults -- ./neighbours $what; done

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use super::DeviceId;
 use super::config::Peers;
+use super::{DeviceId, DeviceSet};
 
 /// How a device reads the memory of another device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,6 +49,17 @@ impl Links {
         };
         let rows = self.0.as_deref().unwrap_or_default();
         Links::new(rows.iter().map(|row| row.iter().map(link).collect()))
+    }
+
+    /// The links between some of the devices, which are numbered by their positions.
+    #[must_use]
+    pub fn between(&self, devices: &DeviceSet) -> Links {
+        let in_order = devices.ids().enumerate().all(|(i, id)| id.index() == i);
+        if self.0.is_none() || in_order {
+            return self.clone();
+        }
+        let row = |to| devices.ids().map(|from| self.of(to, from)).collect();
+        Links::new(devices.ids().map(row))
     }
 
     /// How `to` reads the memory of `from`.
@@ -107,5 +118,9 @@ mod tests {
         assert_eq!(used(Peers::Any), any);
         assert_eq!(used(Peers::Off), [None, Slower, Slower, Slower, Slower]);
         assert_eq!(Links::fast(2).of(DeviceId(0), DeviceId(1)), Faster(0));
+        let some = DeviceSet::of([(DeviceId(0), 1.0), (DeviceId(3), 2.0)]);
+        let some = links.between(&some);
+        assert_eq!(some.of(DeviceId(1), DeviceId(0)), Faster(0));
+        assert_eq!(links.between(&DeviceSet::equal(5)), links);
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod counters;
+pub mod device_set;
 pub mod dtype;
 pub mod ids;
 pub mod intent;
@@ -15,6 +16,7 @@ pub mod spans;
 pub mod tile;
 pub mod work;
 
+pub use device_set::DeviceSet;
 pub use dtype::{Dtype, Scalar, Value};
 pub use ids::{AllocId, DeviceId, ReplicaId};
 pub use intent::Intent;

@@ -17,8 +17,7 @@ use super::policy::{Policy, state};
 use super::sample::sample;
 use super::tiling::{self, Planned};
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::{AllocId, DeviceId, Dtype, Interval};
-use crate::base::{TileSize, Work};
+use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, TileSize, Work};
 use crate::cache::call::Histories;
 use crate::cache::history::History;
 use crate::cache::hot::OPERANDS;
@@ -28,25 +27,29 @@ use crate::model::amortisation::Use;
 use crate::model::decide::{Decision, Mode, OperandState, Planner, Question, Reason};
 use crate::model::exec;
 use crate::model::rates::{DeviceRates, Rates};
-use crate::plan::{self, Access, Plan, Problem};
+use crate::plan::{self, Access, Owned, Plan, Problem, Resources};
 use crate::trace;
 
 /// Seconds that a batch on devices costs the calling thread for each product after the first: to look up its operands,
 /// plan and launch. (If the host runs the batch, only the look-up has been done: `host_decisions::LOOK_S`.)
 const EACH_S: f64 = 8e-6;
 
-/// The decision for calls that run on devices: how many devices, which tile, and the predicted times.
-#[derive(Clone, Copy, Debug)]
+/// The decision for calls that run on devices: which devices, which tile, and the predicted times.
+#[derive(Clone, Debug)]
 pub(super) struct Spread {
-    devices: usize,
-    usable: usize,
+    devices: DeviceSet,
+    /// All devices that can be used.
+    usable: DeviceSet,
     tile: TileSize,
-    prefer: usize,
+    /// The device for work that is not distributed.
+    prefer: DeviceId,
+    /// The devices that compute a call of level 1 where its vectors lie.
+    owners: Vec<Owned>,
     calls: usize,
     /// Predicted seconds of all calls together, without the prediction error of earlier uses.
     whole_s: f64,
     /// The rates by which the decision was made.
-    rates: Rates,
+    pub(super) rates: Rates,
 }
 
 /// The predicted seconds of a call.
@@ -61,34 +64,48 @@ pub(super) struct Seconds {
 }
 
 impl Spread {
-    /// The rates of each device while all chosen ones transfer at once.
-    pub(super) fn rates(&self) -> DeviceRates {
-        self.rates.among(self.devices)
-    }
-
-    /// The plan of the call with index `i`, and its predicted time; `None` if the devices have no room for it. If there
-    /// are at least as many calls as devices, each call runs on one device, in order, so that the next batch of the
-    /// same shape finds its operands on the same devices; fewer calls are each cut over all chosen devices.
+    /// The plan of the call with index `i`, its devices, and its predicted time; `None` if the devices have no room for it.
+    /// If there are at least as many calls as devices, each call runs on one device, in order, so that the next batch of
+    /// the same shape finds its operands on the same devices; fewer calls are each cut over all chosen devices.
     pub(super) fn plan(
         &self,
         policy: &Policy,
         problem: &Problem,
         i: usize,
-    ) -> Option<(Plan, Seconds)> {
-        let (devices, prefer) = match self.devices {
-            1 => (1, self.prefer),
-            n if self.calls >= n => (1, i * n / self.calls),
-            n => (n, self.prefer),
+    ) -> Option<(Plan, DeviceSet, Seconds)> {
+        let (count, calls) = (self.devices.len(), self.calls);
+        let devices = if count > 1 && calls >= count {
+            let turn = (0..count).rfind(|&at| self.devices.cut(calls, at) <= i);
+            DeviceSet::only(self.devices.id(turn.unwrap_or(0)))
+        } else {
+            self.devices
         };
-        let on = |devices| lower(problem, policy, &self.rates, devices, self.tile, prefer);
+        let on = |devices| {
+            let plan = lower(
+                problem,
+                policy,
+                &self.rates,
+                devices,
+                self.tile,
+                self.prefer,
+            )?;
+            Some((plan, devices))
+        };
+        let by_owners = || {
+            let resources = Resources::new(0, 1, policy.memory_of(&self.usable));
+            let plan = plan::by_owners(problem, &resources, &self.owners)?;
+            Some((plan, self.usable))
+        };
         // If the chosen devices have no room for the call, all usable devices together may have.
-        let plan = on(devices).or_else(|| on(self.usable))?;
+        let (plan, on) = by_owners()
+            .or_else(|| on(devices))
+            .or_else(|| on(self.usable))?;
         let seconds = Seconds {
             whole: self.whole_s,
             own: self.rates.call_s + self.rates.task_s * plan.tasks.len() as f64,
             look: self.rates.fault_s,
         };
-        Some((plan, seconds))
+        Some((plan, on, seconds))
     }
 }
 
@@ -202,12 +219,44 @@ impl Gathered {
         sum.seen = least(sum.seen, seen);
     }
 
-    /// The device that has most bytes of the operands. Levels 1 and 2 mostly run on one device, and bytes that are on
-    /// other devices must be copied to it.
-    fn prefer(&self, usable: usize) -> usize {
-        let on = |d: usize| -> usize { self.sums.iter().filter_map(|s| s.on.get(d)).sum() };
-        let best = (0..usable).max_by_key(|&d| (on(d), usize::MAX - d));
-        best.unwrap_or(0)
+    /// The device that has most bytes of the operands, the fastest one if none has any. Levels 1 and 2 mostly run on one
+    /// device, and bytes that are on other devices must be copied to it.
+    fn prefer(&self, usable: &DeviceSet) -> DeviceId {
+        let on = |d: DeviceId| -> usize {
+            let each = self.sums.iter().filter_map(|s| s.on.get(d.index()));
+            each.sum()
+        };
+        // Of several that have the same number of bytes the last one is returned.
+        let all = (0..usable.len()).rev().map(|at| usable.id(at));
+        all.max_by_key(|&d| on(d)).unwrap_or(DeviceId(0))
+    }
+
+    /// The devices that hold parts of the vectors of a call of level 1, if copying the parts to one device would take longer
+    /// than a kernel on each of these devices.
+    fn owners(&self, cache: &Cache, item: &Item<'_>, rates: &DeviceRates) -> Vec<Owned> {
+        let p = &item.problem;
+        let lacking = |s: &Sum| s.resident - s.on.iter().max().map_or(0, |&on| on.min(s.resident));
+        let lacking: usize = self.sums.iter().map(lacking).sum();
+        if lacking == 0 || !plan::divides(p) {
+            return Vec::new();
+        }
+        // The written vector, if there is one, stays where it is.
+        let written = (0..p.operands.len()).rfind(|&i| p.access(i) != Access::Read);
+        let at = written.unwrap_or(0);
+        let Some(block) = item.blocks[at] else {
+            return Vec::new();
+        };
+        let place = item.places[at].counted_from(block.start).span();
+        let found = cache.owners(block.id, place);
+        let kernels_s = found.len() as f64 * (rates.launch_s + rates.p2p.latency_s);
+        if rates.p2p.time(lacking as f64) <= kernels_s {
+            return Vec::new();
+        }
+        let owned = found.iter().map(|&(end, device)| Owned {
+            end: (end - place.start) / p.dtype.size(),
+            device,
+        });
+        owned.collect()
     }
 
     /// The prediction error, in seconds, that earlier uses of these blocks lead to expect.
@@ -258,11 +307,18 @@ pub(super) fn decide(
     let Some(first) = items.first() else {
         return Err(WhyHost::Empty);
     };
-    let prefer = gathered.prefer(usable);
+    let rates = *policy.learned().rates.machine();
+    let work = sum_of_work(items);
+    let usable = exec::by_speed(&work, &rates, usable);
+    let prefer = gathered.prefer(&usable);
     let beyond_s = if policy.real {
         gathered.beyond_s()
     } else {
         0.0
+    };
+    let owners = match &*items {
+        [item] => gathered.owners(cache, item, rates.of(prefer)),
+        _ => Vec::new(),
     };
     let operands = first.problem.operands.len();
     let states: Vec<OperandState<'_>> = gathered.sums[..operands]
@@ -270,7 +326,8 @@ pub(super) fn decide(
         .enumerate()
         .map(|(i, s)| OperandState {
             resident: s.resident,
-            on: &s.on,
+            // Each device computes with what it holds.
+            on: if owners.is_empty() { &s.on } else { &[] },
             unpinned: s.unpinned,
             stale: s.stale,
             read: s.read,
@@ -283,25 +340,24 @@ pub(super) fn decide(
             ..state(&first.problem, i, s.bytes)
         })
         .collect();
-    let rates = *policy.learned().rates.machine();
     let planned = match &*items {
-        [item] => Some(Planned::new(policy, &rates, &item.problem, usable)),
+        [item] => Some(Planned::new(policy, &rates, &item.problem, &usable)),
         _ => None,
     };
     let planner = planned.as_ref().filter(|p| p.serves());
     let asked = Asked {
         question: Question {
-            work: sum_of_work(items),
+            work,
             operands: &states,
             devices: usable,
             prefer,
-            memory: policy.memory,
+            memory: &policy.memory,
             mode: policy.mode,
             tile: policy.tile,
             planner: planner.map(|p| p as &dyn Planner),
         },
         rates: &rates,
-        more_s: (items.len() - 1) as f64 * (EACH_S + rates.device.launch_s),
+        more_s: (items.len() - 1) as f64 * (EACH_S + rates.of(prefer).launch_s),
     };
     let predicted = asked.answer(policy.mode);
     let decision = probed(policy, key, predicted, &asked);
@@ -325,6 +381,7 @@ pub(super) fn decide(
                 usable,
                 tile,
                 prefer,
+                owners,
                 calls: items.len(),
                 whole_s: predicted_s - beyond_s,
                 rates,
@@ -470,7 +527,8 @@ fn tell(asked: &Asked<'_>, decision: &Decision, probed: bool) {
             predicted_s,
             ..
         } => {
-            format!("{devices} devices, {:.1} us", predicted_s * 1e6)
+            let ids: Vec<String> = devices.ids().map(|id| id.0.to_string()).collect();
+            format!("devices {}, {:.1} us", ids.join(" "), predicted_s * 1e6)
         }
         Decision::Host(reason) => format!("host: {}", reason.key()),
     };
@@ -490,26 +548,21 @@ fn tell(asked: &Asked<'_>, decision: &Decision, probed: bool) {
     );
 }
 
-/// The plan for this number of devices, if they have room.
+/// The plan for these devices, if they have room.
 fn lower(
     problem: &Problem,
     policy: &Policy,
     rates: &Rates,
-    devices: usize,
+    devices: DeviceSet,
     tile: TileSize,
-    prefer: usize,
+    prefer: DeviceId,
 ) -> Option<Plan> {
-    let mut resources = tiling::resources(policy, rates, problem, devices, tile);
-    let first = DeviceId(u8::try_from(prefer).unwrap_or(0));
-    resources.prefer = first;
+    let mut resources = tiling::resources(policy, rates, problem, &devices, tile);
+    resources.prefer = prefer;
     if policy.mode == Mode::Always {
         // Mode `always` uses the devices whatever that costs, and spreads small problems over all of them, too.
         resources.grain = 1;
     }
-    let mut plan = plan::lower(problem, &resources);
-    if devices == 1 {
-        // A plan for one device numbers it zero.
-        plan.move_to(first);
-    }
+    let plan = plan::lower(problem, &resources);
     plan.fits.then_some(plan)
 }

@@ -10,13 +10,13 @@ use super::host_decisions::{self, HostDecisions};
 use super::tilings::Tilings;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::COUNTERS;
-use crate::base::{Links, Rect, Work};
+use crate::base::{DeviceId, DeviceSet, Links, Rect, Work};
 use crate::device::api::{Backend, Caps};
 use crate::model::ab_probe::AbProbes;
 use crate::model::amortisation::Amortisation;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::observe::{Observed, Quantity, Refined};
-use crate::model::rates::{HostRates, Rates, Total, Vectors};
+use crate::model::rates::{HostRates, Kinds, Rates, Total, Vectors};
 use crate::model::rates_file::Given;
 use crate::plan::{Access, Problem};
 use crate::process::signals_blocked::{SignalsBlocked, if_handlers};
@@ -27,7 +27,8 @@ use crate::topology;
 pub struct Policy {
     pub(super) mode: Mode,
     pub(super) tile: Option<usize>,
-    pub(super) memory: usize,
+    /// Bytes of memory of each device.
+    pub(super) memory: Vec<usize>,
     /// How the devices read each other's memory.
     pub(super) links: Links,
     /// Whether measured times say anything about this machine: those of simulated devices do not.
@@ -67,7 +68,7 @@ impl Policy {
         Self {
             mode,
             tile: config.tile,
-            memory: devices.iter().map(|c| c.memory).min().unwrap_or(0),
+            memory: devices.iter().map(|c| c.memory).collect(),
             links: Links::new(devices.iter().map(|c| c.links.clone())).used(config.peers),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
             learned: Mutex::new(Learned {
@@ -79,6 +80,12 @@ impl Policy {
             host_decisions: HostDecisions::default(),
             began: Instant::now(),
         }
+    }
+
+    /// Bytes of memory of the device of a set that has the least; 0 if there is no device.
+    pub(super) fn memory_of(&self, set: &DeviceSet) -> usize {
+        let each = set.ids().filter_map(|id| self.memory.get(id.index()));
+        each.min().copied().unwrap_or(0)
     }
 
     pub(super) fn learned(&self) -> MutexGuard<'_, Learned> {
@@ -149,16 +156,13 @@ impl Policy {
                 ..state(problem, i, p.bytes())
             })
             .collect();
+        let one = DeviceSet::equal(1);
         let question = Question {
             work: problem.work(),
             operands: &states,
-            devices: 1,
-            prefer: 0,
-            memory: if self.memory == 0 {
-                usize::MAX
-            } else {
-                self.memory
-            },
+            devices: one,
+            prefer: one.id(0),
+            memory: &self.memory,
             mode: Mode::Always,
             tile: self.tile,
             planner: None,
@@ -257,17 +261,28 @@ fn rates(config: &Config, devices: &[Caps], host: HostRates, given: Option<&Give
             Some(machine) => Rates::modelled(&machine, host),
             None => Rates::generic(host),
         },
-        _ => Rates::by_name(devices.first().map_or("", |c| c.name.as_str()), host),
+        _ => by_names(devices, host),
     };
     if let Some(given) = given {
         rates = given.over(rates);
     }
     if let Some(gbs) = config.sim.link_gbs {
         let rate = gbs * 1e9;
-        rates.device = rates.device.with_link(rate);
+        for device in rates.kinds.each_mut() {
+            *device = device.with_link(rate);
+        }
         rates.h2d_all = Total([1.0, 2.0, 4.0, devices.len().max(1) as f64].map(|n| n * rate));
         rates.d2h_all = rates.h2d_all;
     }
+    rates
+}
+
+/// The rates of devices by their names; totals of several links are those of the first device's machine.
+fn by_names(devices: &[Caps], host: HostRates) -> Rates {
+    let table = |c: &Caps| Rates::by_name(&c.name, host);
+    let mut rates = devices.first().map_or(Rates::generic(host), table);
+    let each = devices.iter().map(|c| *table(c).of(DeviceId(0)));
+    rates.kinds = Kinds::new(each).unwrap_or(rates.kinds);
     rates
 }
 
@@ -306,9 +321,34 @@ mod tests {
             assert_ne!(found, plain);
             config.sim.link_gbs = Some(20.0);
             let linked = rates(&config, &[], host, Some(&given));
-            assert_eq!(linked.device.h2d.bytes_per_s, 20e9);
+            assert_eq!(linked.of(DeviceId(0)).h2d.bytes_per_s, 20e9);
             assert_eq!(linked.d2h_all.of(1), 20e9);
         }
+    }
+
+    #[test]
+    fn each_device_has_the_rates_of_its_name() {
+        let names = [
+            "NVIDIA H100 80GB HBM3",
+            "NVIDIA A2",
+            "NVIDIA H100 80GB HBM3",
+        ];
+        let devices = names.map(|name| Caps {
+            name: name.into(),
+            kind: "cuda",
+            memory: 1 << 30,
+            links: Vec::new(),
+        });
+        let host = HostRates::of_cores(8);
+        let found = rates(&Config::default(), &devices, host, None);
+        let (h100, generic) = (Rates::h100(host), Rates::generic(host));
+        let of = |i| *found.of(DeviceId(i));
+        assert_eq!(
+            [0, 1, 2].map(of),
+            [&h100, &generic, &h100].map(|r| *r.of(DeviceId(0)))
+        );
+        assert_eq!(found.h2d_all, h100.h2d_all);
+        assert_eq!(rates(&Config::default(), &[], host, None), generic);
     }
 
     #[test]

@@ -14,14 +14,14 @@ use super::operands::{self, Operands, blocks};
 use super::policy::Policy;
 use super::{host_decisions, replay, value};
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::{AllocId, Rect, Value};
+use crate::base::{AllocId, DeviceSet, Rect, Value};
 use crate::cache::call::Made;
 use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
-use crate::model::rates::DeviceRates;
+use crate::model::rates::Rates;
 use crate::plan::{Plan, Problem, Task};
 use crate::process::waited::Stopwatch;
 use crate::sched::{self, Out, Stopped, StreamedWriteBack};
@@ -87,14 +87,20 @@ pub fn run(
         let planned = spread.plan(policy, &item.problem, i);
         let done = planned
             .ok_or(WhyHost::OutOfMemory)
-            .and_then(|(plan, seconds)| {
+            .and_then(|(plan, on, seconds)| {
                 // The time of a batch is no measurement of any of its products, so a batch has no prediction error.
                 let predicted = (!group.is_batch()).then_some(Predicted {
                     watch,
                     seconds,
                     queued: (0.0, 0.0),
                 });
-                carry_out(cache, item, number, predicted, (&plan, &spread.rates()))
+                carry_out(
+                    cache,
+                    item,
+                    number,
+                    predicted,
+                    (&plan, (&on, &spread.rates)),
+                )
             });
         match done {
             Ok(Carried::Done(outcome)) => ran.outcome = outcome,
@@ -143,6 +149,9 @@ enum Carried {
     Rest(Rest),
 }
 
+/// The devices of a plan, and the rates by which it was made.
+type On<'a> = (&'a DeviceSet, &'a Rates);
+
 /// Runs a call by its plan; `number` is the call's number in the cache.
 ///
 /// # Errors
@@ -152,11 +161,11 @@ fn carry_out(
     item: &Item<'_>,
     number: u64,
     mut predicted: Option<Predicted>,
-    (plan, rates): (&Plan, &DeviceRates),
+    (plan, on): (&Plan, On<'_>),
 ) -> Result<Carried, WhyHost> {
     let problem = &item.problem;
     let mut operands = Operands::register(cache, item)?;
-    let planned = (plan, rates);
+    let planned = (plan, on);
     let issued = issue(
         cache,
         number,
@@ -197,7 +206,7 @@ fn issue(
     cache: &Cache,
     number: u64,
     problem: &Problem,
-    (plan, rates): (&Plan, &DeviceRates),
+    (plan, on): (&Plan, On<'_>),
     operands: &mut Operands,
     predicted: &mut Option<Predicted>,
 ) -> Result<(Carried, Vec<(AllocId, Rect)>), WhyHost> {
@@ -218,7 +227,7 @@ fn issue(
     }
     let placed = &operands.placed;
     // Before the outputs' host copies are looked at: making room writes bytes back to them.
-    let tiles = sched::make_room(cache, problem, plan, placed, rates);
+    let tiles = sched::make_room(cache, problem, plan, placed, on);
     let by_tiles = !matches!(tiles, Ok(None));
     let outlooks = cache.expect(number, placed);
     let outputs = || {

@@ -8,7 +8,7 @@
 
 use super::policy::Policy;
 use super::tilings::{Chosen, Key};
-use crate::base::TileSize;
+use crate::base::{DeviceSet, TileSize};
 use crate::model::decide::Planner;
 use crate::model::exec::row_s;
 use crate::model::rates::Rates;
@@ -31,8 +31,8 @@ pub(super) struct Planned<'a> {
     policy: &'a Policy,
     rates: &'a Rates,
     problem: &'a Problem,
-    /// The choice on all devices, if the operands exceed their memory.
-    out_of_core: Option<Choice>,
+    /// Whether the operands exceed the memory of every device, and tilings for that exist.
+    exceeds: bool,
 }
 
 impl<'a> Planned<'a> {
@@ -40,21 +40,28 @@ impl<'a> Planned<'a> {
         policy: &'a Policy,
         rates: &'a Rates,
         problem: &'a Problem,
-        usable: usize,
+        usable: &DeviceSet,
     ) -> Planned<'a> {
-        let resources = || {
-            let tile = TileSize::square(policy.tile.unwrap_or(2048));
-            plain(policy, rates, problem, usable, tile)
-        };
-        let out_of_core = exceeds(policy, problem)
-            .then(|| chosen(policy, rates, problem, &resources()))
-            .flatten();
-        Planned {
+        let most = usable
+            .ids()
+            .map(|id| policy.memory_of(&DeviceSet::only(id)));
+        let exceeds = exceeds(most.max().unwrap_or(0), problem);
+        let mut planned = Planned {
             policy,
             rates,
             problem,
-            out_of_core: out_of_core.map(|chosen| chosen.choice),
-        }
+            exceeds,
+        };
+        planned.exceeds &= exceeds && planned.out_of_core(usable).is_some();
+        planned
+    }
+
+    /// The choice on devices of which one does not hold all operands.
+    fn out_of_core(&self, devices: &DeviceSet) -> Option<Choice> {
+        let tile = TileSize::square(self.policy.tile.unwrap_or(2048));
+        let resources = plain(self.policy, self.rates, self.problem, devices, tile);
+        let chosen = chosen(self.policy, self.rates, self.problem, &resources);
+        chosen.map(|chosen| chosen.choice)
     }
 
     /// Whether the timeline can predict calls of this kind.
@@ -64,13 +71,14 @@ impl<'a> Planned<'a> {
     }
 
     /// The tile of a call whose operands fit. `None` if the first plan has more tasks than can be looked at in time.
-    fn in_core(&self, devices: usize, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Chosen> {
+    fn in_core(
+        &self,
+        devices: &DeviceSet,
+        tile: Option<TileSize>,
+        moved: &[Fetch],
+    ) -> Option<Chosen> {
         let Problem { m, n, k, .. } = *self.problem;
-        let on = Devices {
-            rates: &self.rates.among(devices),
-            links: &self.policy.links,
-            count: devices,
-        };
+        let on = Devices::new(devices, self.rates, &self.policy.links);
         let (mut best, mut spent_s): (Option<Choice>, f64) = (None, 0.0);
         let given = tile.is_some();
         let candidates: Vec<TileSize> = match tile {
@@ -85,7 +93,7 @@ impl<'a> Planned<'a> {
         for tile in candidates {
             let tasks = tile.products(m, n, k);
             let call_s = best.map_or(0.0, |best| best.seconds);
-            spent_s += planning_s(&tile, tasks.max(devices));
+            spent_s += planning_s(&tile, tasks.max(devices.len()));
             // The tile may have been chosen before, within a hundredth of the call.
             if spent_s > if given { MOST_S } else { allowed_s(call_s) } {
                 break;
@@ -110,14 +118,19 @@ impl<'a> Planned<'a> {
 
 impl Planner for Planned<'_> {
     fn exceeds(&self) -> bool {
-        self.out_of_core.is_some()
+        self.exceeds
     }
 
-    fn choice(&self, devices: usize, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Choice> {
-        if self.out_of_core.is_some() || exceeds(self.policy, self.problem) {
-            return self.out_of_core;
+    fn choice(
+        &self,
+        devices: &DeviceSet,
+        tile: Option<TileSize>,
+        moved: &[Fetch],
+    ) -> Option<Choice> {
+        if exceeds(self.policy.memory_of(devices), self.problem) {
+            return self.out_of_core(devices);
         }
-        let key = Key::new(self.problem, devices, tile, moved);
+        let key = Key::new(self.problem, devices, self.rates, tile, moved);
         let known = self.policy.tilings().get(&key, self.rates);
         let chosen = known.unwrap_or_else(|| {
             let found = self.in_core(devices, tile, moved);
@@ -133,11 +146,11 @@ pub(super) fn resources(
     policy: &Policy,
     rates: &Rates,
     problem: &Problem,
-    devices: usize,
+    devices: &DeviceSet,
     tile: TileSize,
 ) -> Resources {
     let mut resources = plain(policy, rates, problem, devices, tile);
-    if exceeds(policy, problem) {
+    if exceeds(resources.memory, problem) {
         let chosen = chosen(policy, rates, problem, &resources);
         resources.tiling = chosen.and_then(|chosen| chosen.tiling);
     }
@@ -148,11 +161,15 @@ fn plain(
     policy: &Policy,
     rates: &Rates,
     problem: &Problem,
-    devices: usize,
+    devices: &DeviceSet,
     tile: TileSize,
 ) -> Resources {
-    let (device, gemm) = (rates.among(devices), rates.device.gemm(problem.dtype));
-    let mut resources = Resources::new(devices, 1, policy.memory);
+    // The largest share is that of the fastest device.
+    let device = rates.among(&devices.first(1));
+    let link = rates.among(devices).h2d;
+    let gemm = device.gemm(problem.dtype);
+    let mut resources = Resources::new(0, 1, policy.memory_of(devices));
+    resources.devices = *devices;
     resources.tile = tile;
     resources.fixed = policy.tile.is_some();
     resources.pace = Pace {
@@ -160,20 +177,20 @@ fn plain(
         half_size: gemm.half_size,
         launch_s: device.launch_s,
         row_s: row_s(problem.routine),
-        bytes_per_s: device.h2d.bytes_per_s,
+        bytes_per_s: link.bytes_per_s,
         runs: device.runs,
         ..Pace::USUAL
     };
     resources
 }
 
-/// Whether a level-3 call has more operands than one device's memory holds.
-fn exceeds(policy: &Policy, problem: &Problem) -> bool {
+/// Whether a level-3 call has more operands than this memory holds.
+fn exceeds(memory: usize, problem: &Problem) -> bool {
     let bytes = problem.operands.iter().fold(0, |sum: usize, o| {
         let elements = o.rows.saturating_mul(o.cols);
         sum.saturating_add(elements.saturating_mul(problem.dtype.size()))
     });
-    problem.routine.level() == 3 && bytes > policy.memory / 10 * 9
+    problem.routine.level() == 3 && bytes > memory / 10 * 9
 }
 
 /// The tiling whose timeline ends first, and its seconds; `None` if the operands fit, or the memory is too small.
@@ -183,7 +200,7 @@ fn chosen(
     problem: &Problem,
     resources: &Resources,
 ) -> Option<Chosen> {
-    let key = Key::new(problem, resources.devices, None, &[]);
+    let key = Key::new(problem, &resources.devices, rates, None, &[]);
     if let Some(known) = policy.tilings().get(&key, rates) {
         return known;
     }
@@ -209,11 +226,7 @@ fn compare(
     problem: &Problem,
     resources: &Resources,
 ) -> Option<Chosen> {
-    let on = Devices {
-        rates: &rates.among(resources.devices),
-        links: &policy.links,
-        count: resources.devices,
-    };
+    let on = Devices::new(&resources.devices, rates, &policy.links);
     let (mut best, mut spent_s): (Option<Chosen>, f64) = (None, 0.0);
     let tasks = |tile: &TileSize| tile.products(problem.m, problem.n, problem.k);
     let mut tilings = plan::tilings(problem, resources);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use crate::base::{Dtype, Form, Op, Routine, TileSize};
+use crate::base::{DeviceSet, Dtype, Form, Op, Routine, TileSize};
 use crate::model::rates::Rates;
 use crate::model::select::{Choice, Fetch};
 use crate::plan::{Problem, Tiling};
@@ -24,6 +24,8 @@ pub(super) struct Key {
     sizes: [usize; 3],
     overwrites: bool,
     devices: usize,
+    /// The kind of the fastest of them. The others follow from it and from their number.
+    kind: usize,
     tile: Option<TileSize>,
     /// For each operand, sixteenths of it that are sent, and that are written back.
     moved: SmallVec<[(u32, u32); 3]>,
@@ -32,7 +34,8 @@ pub(super) struct Key {
 impl Key {
     pub(super) fn new(
         problem: &Problem,
-        devices: usize,
+        devices: &DeviceSet,
+        rates: &Rates,
         tile: Option<TileSize>,
         moved: &[Fetch],
     ) -> Key {
@@ -44,7 +47,8 @@ impl Key {
             ops: (problem.op_a, problem.op_b),
             sizes: [problem.m, problem.n, problem.k],
             overwrites: problem.beta.is_zero(),
-            devices,
+            devices: devices.len(),
+            kind: rates.kinds.kind(devices.id(0)),
             tile,
             moved: moved.iter().map(|m| (class(m.get), class(m.set))).collect(),
         }
@@ -90,7 +94,7 @@ impl Tilings {
 
 /// The rates that decide between tilings.
 fn of(key: &Key, rates: &Rates) -> [f64; 3] {
-    let device = &rates.device;
+    let device = rates.kinds.of_kind(key.kind);
     let products = device.gemm(key.dtype).peak_flops;
     [products, device.h2d.bytes_per_s, device.d2h.bytes_per_s]
 }
@@ -116,8 +120,12 @@ mod tests {
             beta: Value::ONE,
             operands: Vec::new(),
         };
-        let key = |devices, get| Key::new(&problem, devices, None, &[Fetch { get, set: 0.0 }]);
-        let mut rates = Rates::h200(HostRates::of_cores(4));
+        let known = Rates::h200(HostRates::of_cores(4));
+        let key = |devices, get| {
+            let moved = [Fetch { get, set: 0.0 }];
+            Key::new(&problem, &DeviceSet::equal(devices), &known, None, &moved)
+        };
+        let mut rates = known;
         let choice = Choice {
             tile: TileSize::square(1024),
             seconds: 1.0,
@@ -134,9 +142,9 @@ mod tests {
         assert_eq!(tilings.get(&key(1, 0.99), &rates), Some(chosen));
         assert_eq!(tilings.get(&key(1, 0.5), &rates), None);
         assert_eq!(tilings.get(&key(2, 1.0), &rates), Some(None));
-        rates.device.h2d.bytes_per_s *= 0.95;
+        rates.kinds.each_mut()[0].h2d.bytes_per_s *= 0.95;
         assert_eq!(tilings.get(&key(1, 1.0), &rates), Some(chosen));
-        rates.device.h2d.bytes_per_s *= 0.9;
+        rates.kinds.each_mut()[0].h2d.bytes_per_s *= 0.9;
         assert_eq!(tilings.get(&key(1, 1.0), &rates), None);
         tilings.put(key(1, 1.0), &rates, None);
         assert_eq!(tilings.get(&key(1, 1.0), &rates), Some(None));

@@ -30,6 +30,7 @@ pub mod lifetime;
 pub mod lost;
 mod open_for_good;
 mod opened;
+mod owners;
 pub mod pins;
 pub mod place;
 mod prediction_error;

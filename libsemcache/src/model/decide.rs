@@ -8,7 +8,7 @@ use super::exec::{device_s, host_s};
 use super::rates::Rates;
 use super::select::Choice;
 use crate::base::work::{GRAIN, LEAST_PANEL, Work};
-use crate::base::{Routine, Side, TileSize};
+use crate::base::{DeviceSet, Routine, Side, TileSize};
 use offload::{Offload, Uploads};
 pub use question::{Mode, OperandState, Planner, Question};
 
@@ -71,14 +71,18 @@ impl Reason {
 }
 
 /// Where a call runs, and for devices the predicted times.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack, once per call; a box would be an allocation"
+)]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Decision {
     /// On the host.
     Host(Reason),
     /// On the devices.
     Offload {
-        /// Number of devices: those with the lowest numbers, or the preferred one.
-        devices: usize,
+        /// The devices.
+        devices: DeviceSet,
         /// Tile size for level 3.
         tile: TileSize,
         /// Predicted seconds on the devices, the write-back of results that the CPU is likely to read included.
@@ -103,7 +107,7 @@ pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
     if q.mode == Mode::Never {
         return Decision::Host(Reason::Off);
     }
-    if q.devices == 0 {
+    if q.devices.is_empty() {
         return Decision::Host(Reason::NoDevice);
     }
     // If a device has the newest bytes of an operand, even a small call may be faster there than after a write-back.
@@ -141,7 +145,11 @@ pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
 /// the host if none of its operands is inaccessible, since an upload would never pay.
 #[must_use]
 pub fn hopeless(work: &Work, machine: &Rates) -> bool {
-    machine.call_s + device_s(work, &machine.device) >= host_s(work, &machine.host) * WORTH_MOVING
+    let kinds = machine.kinds.each().iter();
+    let device = kinds
+        .map(|rates| device_s(work, rates))
+        .fold(f64::INFINITY, f64::min);
+    machine.call_s + device >= host_s(work, &machine.host) * WORTH_MOVING
 }
 
 /// For operands of which only a triangle is used, counts the bytes of the stored triangle alone.
@@ -154,13 +162,21 @@ fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
     }
 }
 
-/// The number of devices, among powers of two and all, with the smallest prediction; that prediction; and the same with
-/// amortised uploads. Under [`Mode::Always`] all devices. Fewer devices whose memory does not hold a product's operands are no
-/// choice where all of them hold these: what the product would take on them is not predicted.
-fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
+/// The devices with the smallest prediction; that prediction; and the same with amortised uploads. Under [`Mode::Always`] all
+/// devices. Fewer devices whose memory does not hold a product's operands are no choice where all of them hold these: what the
+/// product would take on them is not predicted.
+fn best(q: &Question<'_>, machine: &Rates) -> (DeviceSet, Choice, f64) {
     let worth = worth(&q.work);
-    let of = |devices: usize| {
-        let call = Offload::new(q, machine, devices.min(worth));
+    // No plan uses more devices than the work is worth.
+    let call = |devices: &DeviceSet| {
+        let used = match devices.len().min(worth) {
+            1 if devices.len() > 1 => DeviceSet::only(q.prefer),
+            used => devices.first(used),
+        };
+        Offload::new(q, machine, used)
+    };
+    let of = |devices: DeviceSet| {
+        let call = call(&devices);
         let choice = call.choice(q.tile.map(TileSize::square), Uploads::Whole);
         let amortised_s = call.choice(Some(choice.tile), Uploads::Shared).seconds;
         (devices, choice, amortised_s)
@@ -168,24 +184,38 @@ fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
     if q.mode == Mode::Always || q.exceeds() {
         return of(q.devices);
     }
-    let fits = |devices: usize| Offload::new(q, machine, devices.min(worth)).fits();
-    let held = q.work.is_level3() && fits(q.devices);
-    let mut devices = 1;
-    while held && !fits(devices) {
-        devices = (devices * 2).min(q.devices);
-    }
-    let mut best = of(devices);
-    while devices < q.devices {
-        devices = (devices * 2).min(q.devices);
-        if devices.min(worth) <= best.0 {
+    let held = q.work.is_level3() && call(&q.devices).fits();
+    let mut best: Option<(DeviceSet, Choice, f64)> = None;
+    for devices in candidates(q, machine) {
+        let all = devices.len() == q.devices.len();
+        let no_more = |best: &(DeviceSet, _, _)| {
+            devices.len() > 1 && devices.len().min(worth) <= best.0.len()
+        };
+        if best.as_ref().is_some_and(no_more) || (held && !all && !call(&devices).fits()) {
             continue;
         }
-        let more = of(devices);
-        if more.2 < best.2 * WORTH_MORE_DEVICES {
-            best = more;
+        let found = of(devices);
+        let pays = |best: &(_, _, f64)| found.2 < best.2 * WORTH_MORE_DEVICES;
+        if best.as_ref().is_none_or(pays) {
+            best = Some(found);
         }
     }
-    best
+    best.unwrap_or_else(|| of(q.devices))
+}
+
+/// The sets of devices that are compared, the smallest first: the preferred device, the fastest one, and of the fastest ones a
+/// power of two, all that are equally fast, or all.
+fn candidates(q: &Question<'_>, machine: &Rates) -> Vec<DeviceSet> {
+    let (all, count) = (&q.devices, q.devices.len());
+    let kind = |at: usize| machine.kinds.kind(all.id(at));
+    let mut sets = vec![DeviceSet::only(q.prefer)];
+    if machine.kinds.kind(q.prefer) != kind(0) {
+        sets.push(DeviceSet::only(all.id(0)));
+    }
+    let worth_a_look = |n: usize| n.is_power_of_two() || n == count || kind(n) != kind(n - 1);
+    let more = (2..=count).filter(|&n| worth_a_look(n));
+    sets.extend(more.map(|n| all.first(n)));
+    sets
 }
 
 /// Predicted seconds of the host BLAS, after the write-back of all stale operands. Results of which devices hold copies
@@ -195,7 +225,7 @@ fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
 pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
     let extra_s = |o: &OperandState<'_>| {
         let once = if o.stale > 0 {
-            machine.fault_s + machine.device.d2h.time(o.stale as f64)
+            machine.fault_s + machine.of(q.prefer).d2h.time(o.stale as f64)
         } else if o.written {
             machine.fault_s * (o.resident as f64 / PANEL).ceil()
         } else {
@@ -203,7 +233,7 @@ pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
         };
         // The bytes that the host BLAS wrote must be sent again to the device for later calls that use them there.
         let back = if o.written && o.resident > 0 {
-            machine.device.h2d.time(o.bytes as f64)
+            machine.of(q.prefer).h2d.time(o.bytes as f64)
         } else {
             0.0
         };

@@ -3,9 +3,8 @@
 //! The arithmetic rate of a matrix product is the peak rate times `d / (d + half_size)` for each dimension `d`. With
 //! the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
 
-use super::rates::{DeviceRates, HostRates};
-use crate::base::Routine;
-use crate::base::Work;
+use super::rates::{DeviceRates, HostRates, Rates};
+use crate::base::{DeviceId, DeviceSet, Routine, Work};
 
 /// The share of the peak rate that products of this shape reach.
 fn efficiency(work: &Work, half_size: f64) -> f64 {
@@ -50,6 +49,16 @@ pub fn device_s(work: &Work, rates: &DeviceRates) -> f64 {
         // While the kernel runs, the host queues the next ones, and each of these takes the host `stream_s`.
         alone.max(rates.stream_s)
     }
+}
+
+/// The first devices, `usable` of them, by their speed for this work on operands that they hold.
+#[must_use]
+pub fn by_speed(work: &Work, rates: &Rates, usable: usize) -> DeviceSet {
+    if rates.kinds.is_one() {
+        return DeviceSet::equal(usable);
+    }
+    let ids = (0..usable).map(DeviceId::at);
+    DeviceSet::of(ids.map(|id| (id, 1.0 / device_s(work, rates.of(id)))))
 }
 
 /// Seconds that each row of a triangle adds to a kernel that uses the rows one after the other, in blocks. Of level 3 on an
@@ -126,7 +135,7 @@ mod tests {
             (8192, 59.0, 0.06),
         ] {
             let w = Work::gemm(Dtype::D, n, n, n);
-            let found = w.flops() / device_s(&w, &h200().device) / 1e12;
+            let found = w.flops() / device_s(&w, h200().of(DeviceId(0))) / 1e12;
             assert!((found / tflops - 1.0).abs() < off, "{n}: {found}");
         }
     }
@@ -137,9 +146,9 @@ mod tests {
             routine: Routine::Gemv,
             ..Work::gemm(Dtype::D, n, n, 1)
         };
-        let t = device_s(&v(32768), &h200().device);
+        let t = device_s(&v(32768), h200().of(DeviceId(0)));
         assert!((t / 1.90e-3 - 1.0).abs() < 0.02, "{t}");
-        let t = device_s(&v(8192), &h200().device);
+        let t = device_s(&v(8192), h200().of(DeviceId(0)));
         assert!((t / 0.128e-3 - 1.0).abs() < 0.06, "{t}");
     }
 
@@ -156,14 +165,36 @@ mod tests {
         let mut last = (0.0, 0.0);
         for n in [1, 2, 10, 100, 1000, 1001, 10_000] {
             let w = Work::gemm(Dtype::C, n, 77, n);
-            let t = (device_s(&w, &rates.device), host_s(&w, &rates.host));
+            let t = (device_s(&w, rates.of(DeviceId(0))), host_s(&w, &rates.host));
             assert!(t.0 > last.0 && t.1 > last.1);
             last = t;
         }
         let empty = Work::gemm(Dtype::S, 0, 5, 5);
         assert_eq!(
-            device_s(&empty, &rates.device),
-            rates.device.launch_s + 5.0 * 5.0 * 4.0 / 4.52e12
+            device_s(&empty, rates.of(DeviceId(0))),
+            rates.of(DeviceId(0)).launch_s + 5.0 * 5.0 * 4.0 / 4.52e12
+        );
+    }
+
+    /// The TITAN X of Makalu have a seventh of the K40's rate in double precision, and more in single precision.
+    #[test]
+    fn the_fastest_devices_come_first() {
+        let model = crate::topology::preset("makalu").expect("a preset");
+        let rates = Rates::modelled(&model, HostRates::of_cores(8));
+        let order = |dtype, usable| {
+            let set = by_speed(&Work::gemm(dtype, 8192, 8192, 8192), &rates, usable);
+            (set.ids().map(|id| id.0).collect::<Vec<_>>(), set)
+        };
+        let (double, set) = order(Dtype::D, 4);
+        assert_eq!(double, [0, 1, 2, 3]);
+        assert_eq!(order(Dtype::S, 4).0, [2, 3, 0, 1]);
+        assert_eq!(order(Dtype::S, 3).0, [2, 0, 1]);
+        let peak = |d| rates.of(DeviceId(d)).gemm(Dtype::D).peak_flops;
+        let sum: f64 = (0..4).map(peak).sum();
+        assert!((set.share(2) / (peak(2) / sum) - 1.0).abs() < 0.02);
+        assert_eq!(
+            by_speed(&Work::gemm(Dtype::D, 9, 9, 9), &h200(), 3),
+            DeviceSet::equal(3)
         );
     }
 }

@@ -24,6 +24,6 @@ pub mod select;
 pub mod timeline;
 
 pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
-pub use observe::{Observed, Quantity, Refined};
+pub use observe::{DeviceQuantity, Observed, Quantity, Refined};
 pub use rates::{DeviceRates, HostRates, LinkRate, Rates, Total, Vectors};
 pub use select::Choice;

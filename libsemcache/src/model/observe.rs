@@ -3,22 +3,29 @@
 //! Rates of simulated devices are not corrected: these are predicted as the machine that they model.
 
 use super::exec;
-use super::rates::{HostRates, LinkRate, Rates};
-use crate::base::Work;
+use super::rates::{DeviceRates, HostRates, LinkRate, Rates};
+use crate::base::{DeviceId, Work};
 
 /// The quantity that a measurement is about.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Quantity {
-    /// Bytes from host to one device.
-    H2d(usize),
-    /// Bytes from one device to the host.
-    D2h(usize),
-    /// Bytes from one device to another.
-    P2p(usize),
-    /// A kernel on a device that holds its operands.
-    Kernel(Work),
+    /// On a device: it corrects the rates of all devices of its kind.
+    Device(DeviceId, DeviceQuantity),
     /// A call of the host BLAS with its operands in host memory.
     Host(Work),
+}
+
+/// A quantity on a device.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DeviceQuantity {
+    /// Bytes from host to the device.
+    H2d(usize),
+    /// Bytes from the device to the host.
+    D2h(usize),
+    /// Bytes to the device from another.
+    P2p(usize),
+    /// A kernel on operands that the device holds.
+    Kernel(Work),
 }
 
 /// One measured time. The caller vouches that nothing else used the link or processor meanwhile.
@@ -73,41 +80,14 @@ impl Refined {
         }
         let (now, built_in) = (&mut self.now, &self.built_in);
         match seen.quantity {
-            Quantity::H2d(bytes) => link(
-                &mut now.device.h2d,
-                &built_in.device.h2d,
-                bytes,
-                seen.seconds,
-            ),
-            Quantity::D2h(bytes) => link(
-                &mut now.device.d2h,
-                &built_in.device.d2h,
-                bytes,
-                seen.seconds,
-            ),
-            Quantity::P2p(bytes) => link(
-                &mut now.device.p2p,
-                &built_in.device.p2p,
-                bytes,
-                seen.seconds,
-            ),
-            Quantity::Kernel(work) => {
-                let (arithmetic, memory) = exec::parts(&work, &now.device);
-                let overhead = exec::launch_s(&work, &now.device);
-                let of_type = work.dtype as usize;
-                let (rate, first) = if arithmetic > memory {
-                    (
-                        &mut now.device.gemm[of_type].peak_flops,
-                        built_in.device.gemm[of_type].peak_flops,
-                    )
-                } else {
-                    (
-                        &mut now.device.memory_bandwidth,
-                        built_in.device.memory_bandwidth,
-                    )
-                };
-                let expected = arithmetic.max(memory);
-                rate_of(rate, first, expected, overhead, seen.seconds)
+            Quantity::Device(device, quantity) => {
+                let (kind, first) = (now.kinds.kind(device), built_in.of(device));
+                on_device(
+                    &mut now.kinds.each_mut()[kind],
+                    first,
+                    quantity,
+                    seen.seconds,
+                )
             }
             Quantity::Host(work) => {
                 let (arithmetic, memory) = exec::host_parts(&work, &now.host);
@@ -116,6 +96,33 @@ impl Refined {
                 let (expected, overhead) = (arithmetic.max(memory), built_in.host.call_s);
                 rate_of(rate, first, expected, overhead, seen.seconds)
             }
+        }
+    }
+}
+
+fn on_device(
+    now: &mut DeviceRates,
+    built_in: &DeviceRates,
+    quantity: DeviceQuantity,
+    seconds: f64,
+) -> bool {
+    match quantity {
+        DeviceQuantity::H2d(bytes) => link(&mut now.h2d, &built_in.h2d, bytes, seconds),
+        DeviceQuantity::D2h(bytes) => link(&mut now.d2h, &built_in.d2h, bytes, seconds),
+        DeviceQuantity::P2p(bytes) => link(&mut now.p2p, &built_in.p2p, bytes, seconds),
+        DeviceQuantity::Kernel(work) => {
+            let (arithmetic, memory) = exec::parts(&work, now);
+            let overhead = exec::launch_s(&work, now);
+            let of_type = work.dtype as usize;
+            let (rate, first) = if arithmetic > memory {
+                (
+                    &mut now.gemm[of_type].peak_flops,
+                    built_in.gemm[of_type].peak_flops,
+                )
+            } else {
+                (&mut now.memory_bandwidth, built_in.memory_bandwidth)
+            };
+            rate_of(rate, first, arithmetic.max(memory), overhead, seconds)
         }
     }
 }
@@ -173,6 +180,12 @@ mod tests {
     use super::*;
     use crate::base::{Dtype, Routine};
 
+    const ONE: DeviceId = DeviceId(0);
+
+    fn on_one(quantity: DeviceQuantity) -> Quantity {
+        Quantity::Device(ONE, quantity)
+    }
+
     fn refined() -> Refined {
         Refined::new(Rates::h200(HostRates::of_cores(8)))
     }
@@ -187,19 +200,19 @@ mod tests {
         for _ in 0..60 {
             // 20 GB/s after a latency of 7 us.
             let s = bytes as f64 / 20e9 + 7e-6;
-            assert!(r.observe(&seen(Quantity::H2d(bytes), s)));
+            assert!(r.observe(&seen(on_one(DeviceQuantity::H2d(bytes)), s)));
         }
-        assert!((r.machine().device.h2d.bytes_per_s / 20e9 - 1.0).abs() < 0.01);
+        assert!((r.machine().of(ONE).h2d.bytes_per_s / 20e9 - 1.0).abs() < 0.01);
         let mut other = r;
-        other.now.device.h2d = other.built_in.device.h2d;
+        other.now.kinds.each_mut()[0].h2d = other.built_in.of(ONE).h2d;
         assert_eq!(other, refined());
 
         let work = Work::gemm(Dtype::D, 4096, 4096, 4096);
-        let half = 2.0 * exec::device_s(&work, &r.machine().device);
+        let half = 2.0 * exec::device_s(&work, r.machine().of(ONE));
         for _ in 0..60 {
-            r.observe(&seen(Quantity::Kernel(work), half));
+            r.observe(&seen(on_one(DeviceQuantity::Kernel(work)), half));
         }
-        let now = exec::device_s(&work, &r.machine().device);
+        let now = exec::device_s(&work, r.machine().of(ONE));
         assert!((now / half - 1.0).abs() < 0.01);
         let host = 3.0 * exec::host_s(&work, &r.machine().host);
         for _ in 0..60 {
@@ -216,12 +229,12 @@ mod tests {
             ..Work::gemm(Dtype::D, 20_000, 20_000, 1)
         };
         let before = *r.machine();
-        assert!(r.observe(&seen(Quantity::Kernel(work), 1.0)));
+        assert!(r.observe(&seen(on_one(DeviceQuantity::Kernel(work)), 1.0)));
         assert!(r.observe(&seen(Quantity::Host(work), 1e-6 + before.host.call_s)));
         let now = r.machine();
-        assert!(now.device.memory_bandwidth < before.device.memory_bandwidth);
+        assert!(now.of(ONE).memory_bandwidth < before.of(ONE).memory_bandwidth);
         assert!(now.host.memory_bandwidth > before.host.memory_bandwidth);
-        assert_eq!(now.device.gemm, before.device.gemm);
+        assert_eq!(now.of(ONE).gemm, before.of(ONE).gemm);
         assert_eq!(now.host.gemm_flops, before.host.gemm_flops);
     }
 
@@ -229,18 +242,21 @@ mod tests {
     fn outliers_and_nonsense_do_little() {
         let mut r = refined();
         for s in [f64::NAN, f64::INFINITY, 0.0, -1.0, 1e-9] {
-            assert!(!r.observe(&seen(Quantity::D2h(1 << 30), s)));
+            assert!(!r.observe(&seen(on_one(DeviceQuantity::D2h(1 << 30)), s)));
         }
-        assert!(!r.observe(&seen(Quantity::D2h(1000), 1.0)));
-        assert!(!r.observe(&seen(Quantity::Kernel(Work::gemm(Dtype::S, 8, 8, 8)), 1.0)));
+        assert!(!r.observe(&seen(on_one(DeviceQuantity::D2h(1000)), 1.0)));
+        assert!(!r.observe(&seen(
+            on_one(DeviceQuantity::Kernel(Work::gemm(Dtype::S, 8, 8, 8))),
+            1.0
+        )));
         assert_eq!(r, refined());
         // A pause of a second in a transfer of 20 ms lowers the rate by at most a tenth.
-        r.observe(&seen(Quantity::D2h(1 << 30), 1.0));
-        let now = r.machine().device.d2h.bytes_per_s;
+        r.observe(&seen(on_one(DeviceQuantity::D2h(1 << 30)), 1.0));
+        let now = r.machine().of(ONE).d2h.bytes_per_s;
         assert!(now > 0.9 * 55.4e9 && now < 55.4e9);
         for _ in 0..10_000 {
-            r.observe(&seen(Quantity::D2h(1 << 30), 1e6));
+            r.observe(&seen(on_one(DeviceQuantity::D2h(1 << 30)), 1e6));
         }
-        assert_eq!(r.machine().device.d2h.bytes_per_s, 55.4e9 / TRUST);
+        assert_eq!(r.machine().of(ONE).d2h.bytes_per_s, 55.4e9 / TRUST);
     }
 }

@@ -4,8 +4,9 @@
 //! devices are predicted with the table of the machine that they model, not with the speed that a simulation on this
 //! CPU reaches.
 
-use crate::base::Dtype;
+use crate::base::ids::MAX_DEVICES;
 use crate::base::work::RunShares;
+use crate::base::{DeviceId, DeviceSet, Dtype};
 use crate::topology;
 
 /// One direction of a link, in the latency and bandwidth model.
@@ -174,11 +175,86 @@ impl Total {
     }
 }
 
-/// Devices of one kind, their host, and the total rates of several links at once.
+/// The most kinds of devices that are told apart. A device of a further kind has the rates of the last one.
+const MOST_KINDS: usize = 4;
+
+/// The rates of the devices, by kind: devices of one kind are equal, and so are their links to the host.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Kinds {
+    rates: [DeviceRates; MOST_KINDS],
+    /// How many of them there are.
+    count: usize,
+    /// The kind of each device.
+    of: [u8; MAX_DEVICES],
+}
+
+impl Kinds {
+    /// Devices that are all alike.
+    #[must_use]
+    pub const fn alike(rates: DeviceRates) -> Kinds {
+        Kinds {
+            rates: [rates; MOST_KINDS],
+            count: 1,
+            of: [0; MAX_DEVICES],
+        }
+    }
+
+    /// The kinds of these devices, which are numbered from zero.
+    #[must_use]
+    pub fn new(devices: impl IntoIterator<Item = DeviceRates>) -> Option<Kinds> {
+        let mut devices = devices.into_iter().peekable();
+        let mut kinds = Kinds::alike(*devices.peek()?);
+        for (device, rates) in devices.take(MAX_DEVICES).enumerate() {
+            let mut known = kinds.rates[..kinds.count].iter();
+            let kind = known.position(|k| *k == rates).unwrap_or_else(|| {
+                if kinds.count < MOST_KINDS {
+                    kinds.rates[kinds.count] = rates;
+                    kinds.count += 1;
+                }
+                kinds.count - 1
+            });
+            kinds.of[device] = u8::try_from(kind).unwrap_or(0);
+        }
+        Some(kinds)
+    }
+
+    /// The number of a device's kind.
+    #[must_use]
+    pub fn kind(&self, device: DeviceId) -> usize {
+        self.of
+            .get(device.index())
+            .map_or(0, |&kind| usize::from(kind))
+    }
+
+    /// The rates of the devices of a kind.
+    #[must_use]
+    pub fn of_kind(&self, kind: usize) -> &DeviceRates {
+        &self.rates[kind.min(self.count - 1)]
+    }
+
+    /// Whether all devices are of one kind.
+    #[must_use]
+    pub fn is_one(&self) -> bool {
+        self.count == 1
+    }
+
+    /// The rates of each kind.
+    #[must_use]
+    pub fn each(&self) -> &[DeviceRates] {
+        &self.rates[..self.count]
+    }
+
+    /// The rates of each kind.
+    pub fn each_mut(&mut self) -> &mut [DeviceRates] {
+        &mut self.rates[..self.count]
+    }
+}
+
+/// The rates of devices and their host, and the total rates of several links at once.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rates {
-    /// The rates of each device.
-    pub device: DeviceRates,
+    /// The rates of the devices.
+    pub kinds: Kinds,
     /// Bytes per second from the host to several devices at once.
     pub h2d_all: Total,
     /// Bytes per second from several devices at once to the host.
@@ -217,7 +293,7 @@ impl Rates {
             half_size: 16.0,
         };
         Rates {
-            device: DeviceRates {
+            kinds: Kinds::alike(DeviceRates {
                 h2d: pcie,
                 d2h: pcie,
                 p2p: LinkRate {
@@ -232,7 +308,7 @@ impl Rates {
                 launch_s: 4.6e-6,
                 stream_s: 2.8e-6,
                 exec_s: 2.2e-6,
-            },
+            }),
             h2d_all: Total([55.4e9, 105e9, 105e9, 163e9]),
             d2h_all: Total([55.4e9, 69e9, 69e9, 85e9]),
             // 57 GB/s with 2 MiB pages and one context; half of that with small pages.
@@ -251,7 +327,9 @@ impl Rates {
     #[must_use]
     pub fn h100(host: HostRates) -> Rates {
         let mut rates = Rates::h200(host);
-        rates.device.memory_bandwidth = 3.15e12;
+        for device in rates.kinds.each_mut() {
+            device.memory_bandwidth = 3.15e12;
+        }
         rates
     }
 
@@ -273,7 +351,7 @@ impl Rates {
             half_size: 24.0,
         };
         Rates {
-            device: DeviceRates {
+            kinds: Kinds::alike(DeviceRates {
                 h2d: pcie,
                 d2h: pcie,
                 p2p: LinkRate {
@@ -287,7 +365,7 @@ impl Rates {
                 launch_s: 6e-6,
                 stream_s: 4e-6,
                 exec_s: 3e-6,
-            },
+            }),
             h2d_all: Total([22e9, 44e9, 44e9, 44e9]),
             d2h_all: Total([22e9, 44e9, 44e9, 44e9]),
             pin: Total([15e9, 12e9, 8e9, 4e9]),
@@ -313,8 +391,8 @@ impl Rates {
         }
     }
 
-    /// The rates of the machine that simulated devices model. If devices are unequal, the slowest counts, as each
-    /// device gets the same share of the work; copies between devices without a direct link pass through the host.
+    /// The rates of the machine that simulated devices model. Copies between devices without a direct link pass through the
+    /// host.
     #[must_use]
     pub fn modelled(model: &topology::Machine, host: HostRates) -> Rates {
         let table = Rates::h200(host);
@@ -322,23 +400,40 @@ impl Rates {
         if n == 0 || links.devices() != n {
             return table;
         }
-        let slowest = |of: &dyn Fn(usize) -> f64| (0..n).map(of).fold(f64::INFINITY, f64::min);
         let rate = |link: topology::Link, gbs: f64| LinkRate {
             latency_s: f64::from(link.latency_ns) * 1e-9,
             bytes_per_s: gbs * 1e9,
             bid_slowdown: 1.0 / link.duplex_factor,
         };
-        let to_device = slowest(&|d| links.to_device(d).gbs);
-        let to_host = slowest(&|d| links.to_host(d).gbs);
-        let through_host = 1.0 / (1.0 / to_device + 1.0 / to_host);
-        let (mut pairs, mut sum) = (0.0, 0.0);
-        for (from, to) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
-            if from != to {
-                pairs += 1.0;
-                sum += links.peer(from, to).map_or(through_host, |link| link.gbs);
+        let (known, usual) = (&model.engines, table.kinds.rates[0]);
+        let device = |to: usize| {
+            let (from_host, to_host) = (links.to_device(to), links.to_host(to));
+            let others = (0..n).filter(|&from| from != to);
+            let peers: Vec<_> = others.filter_map(|from| links.peer(from, to)).collect();
+            let through_host = 1.0 / (1.0 / from_host.gbs + 1.0 / to_host.gbs);
+            let p2p = match peers.first() {
+                Some(&link) => {
+                    let sum: f64 = peers.iter().map(|link| link.gbs).sum();
+                    rate(link, sum / peers.len() as f64)
+                }
+                None => rate(to_host, through_host),
+            };
+            let engine = &known[to];
+            DeviceRates {
+                h2d: rate(from_host, from_host.gbs),
+                d2h: rate(to_host, to_host.gbs),
+                p2p,
+                runs: RunShares::ALL,
+                gemm: [0, 1, 2, 3].map(|i| GemmRate {
+                    peak_flops: engine.gemm_gflops[i] * 1e9,
+                    half_size: usual.gemm[i].half_size,
+                }),
+                memory_bandwidth: engine.memory_gbs * 1e9,
+                stream_s: usual.stream_s,
+                exec_s: usual.exec_s,
+                launch_s: f64::from(engine.launch_ns) * 1e-9,
             }
-        }
-        let peer = (0..n).find_map(|to| links.peer(0, to));
+        };
         // Devices behind a shared uplink have at most its rate together, the others have the sum of their own rates.
         let first =
             |k: usize, own: &dyn Fn(usize) -> f64, shared: &dyn Fn(&topology::Uplink) -> f64| {
@@ -353,44 +448,61 @@ impl Rates {
         let together = |own: &dyn Fn(usize) -> f64, shared: &dyn Fn(&topology::Uplink) -> f64| {
             Total([1, 2, 4, 8].map(|k| first(if k == 8 { n } else { k }, own, shared)))
         };
-        let engines = &model.engines;
-        let gemm = |i: usize| GemmRate {
-            peak_flops: slowest(&|d| engines[d].gemm_gflops[i]) * 1e9,
-            half_size: table.device.gemm[i].half_size,
-        };
         Rates {
-            device: DeviceRates {
-                h2d: rate(links.to_device(0), to_device),
-                d2h: rate(links.to_host(0), to_host),
-                p2p: rate(
-                    peer.unwrap_or(links.to_host(0)),
-                    if pairs > 0.0 {
-                        sum / pairs
-                    } else {
-                        through_host
-                    },
-                ),
-                runs: RunShares::ALL,
-                gemm: [gemm(0), gemm(1), gemm(2), gemm(3)],
-                memory_bandwidth: slowest(&|d| engines[d].memory_gbs) * 1e9,
-                stream_s: table.device.stream_s,
-                exec_s: table.device.exec_s,
-                launch_s: engines
-                    .iter()
-                    .map(|e| f64::from(e.launch_ns) * 1e-9)
-                    .fold(0.0, f64::max),
-            },
+            kinds: Kinds::new((0..n).map(device)).unwrap_or(table.kinds),
             h2d_all: together(&|d| links.to_device(d).gbs, &|u| u.to_device_gbs),
             d2h_all: together(&|d| links.to_host(d).gbs, &|u| u.to_host_gbs),
             ..table
         }
     }
 
-    /// One device's rates while `devices` devices transfer at once.
+    /// The rates of a device while no other one transfers.
     #[must_use]
-    pub fn among(&self, devices: usize) -> DeviceRates {
+    pub fn of(&self, device: DeviceId) -> &DeviceRates {
+        self.kinds.of_kind(self.kinds.kind(device))
+    }
+
+    /// The rates of each device of a set while all of them transfer at once.
+    #[must_use]
+    pub fn each(&self, set: &DeviceSet) -> Vec<DeviceRates> {
+        set.ids().map(|id| self.shared(id, set.len())).collect()
+    }
+
+    /// The rates of a device that has the mean speed of a set while all of them transfer at once: work that is
+    /// distributed by speed takes each of them as long as an equal share takes this one. Its links are the slowest.
+    #[must_use]
+    pub fn among(&self, set: &DeviceSet) -> DeviceRates {
+        let mut ids = set.ids();
+        let Some(first) = ids.next() else {
+            return *self.kinds.of_kind(0);
+        };
+        let mut mean = self.shared(first, set.len());
+        let all_alike = ids.all(|id| self.kinds.kind(id) == self.kinds.kind(first));
+        if all_alike {
+            return mean;
+        }
+        let each = self.each(set);
+        let of = |rate: &dyn Fn(&DeviceRates) -> f64| {
+            each.iter().map(rate).sum::<f64>() / each.len() as f64
+        };
+        for i in 0..mean.gemm.len() {
+            mean.gemm[i].peak_flops = of(&|r| r.gemm[i].peak_flops);
+        }
+        mean.memory_bandwidth = of(&|r| r.memory_bandwidth);
+        let slowest = |link: &dyn Fn(&DeviceRates) -> LinkRate| {
+            let links = each.iter().map(link);
+            links.min_by(|x, y| x.bytes_per_s.total_cmp(&y.bytes_per_s))
+        };
+        mean.h2d = slowest(&|r| r.h2d).unwrap_or(mean.h2d);
+        mean.d2h = slowest(&|r| r.d2h).unwrap_or(mean.d2h);
+        mean.p2p = slowest(&|r| r.p2p).unwrap_or(mean.p2p);
+        mean
+    }
+
+    /// A device's rates while `devices` devices transfer at once.
+    fn shared(&self, device: DeviceId, devices: usize) -> DeviceRates {
         let share = devices.max(1) as f64;
-        let mut rates = self.device;
+        let mut rates = *self.of(device);
         rates.h2d.bytes_per_s = rates.h2d.bytes_per_s.min(self.h2d_all.of(devices) / share);
         rates.d2h.bytes_per_s = rates.d2h.bytes_per_s.min(self.d2h_all.of(devices) / share);
         rates
@@ -407,7 +519,7 @@ mod tests {
         for name in topology::NAMES {
             let model = topology::preset(name).expect(name);
             let m = Rates::modelled(&model, host);
-            let d = m.device;
+            let d = m.of(DeviceId(0));
             for link in [d.h2d, d.d2h, d.p2p] {
                 assert!(link.bytes_per_s > 1e9 && link.bid_slowdown >= 1.0, "{name}");
             }
@@ -419,10 +531,39 @@ mod tests {
         }
         let of = |name| Rates::modelled(&topology::preset(name).expect(name), host);
         assert_eq!(of("h200x8").d2h_all.of(8), 85e9);
-        assert_eq!(of("h200").d2h_all.of(1), of("h200").device.d2h.bytes_per_s);
-        // Each device gets the same share, so the two TITAN X set the rate in double precision.
-        assert_eq!(of("makalu").device.gemm(Dtype::D).peak_flops, 190e9);
-        assert!(of("everest").device.p2p.bytes_per_s < 7.8e9);
+        assert_eq!(
+            of("h200").d2h_all.of(1),
+            of("h200").of(DeviceId(0)).d2h.bytes_per_s
+        );
+        // The first of Everest's devices reads the others through the host.
+        let p2p = |d| of("everest").of(DeviceId(d)).p2p.bytes_per_s;
+        assert!(p2p(0) < 6e9 && p2p(1) == 7.8e9 && p2p(2) == 7.8e9);
+    }
+
+    /// The TITAN X of Makalu have a seventh of the K40's rate in double precision, and more in single precision.
+    #[test]
+    fn unequal_devices() {
+        let model = topology::preset("makalu").expect("a preset");
+        let rates = Rates::modelled(&model, HostRates::of_cores(8));
+        let peak = |d, dtype| rates.of(DeviceId(d)).gemm(dtype).peak_flops;
+        let set = DeviceSet::of((0..4).map(|d| (DeviceId(d), peak(d, Dtype::D))));
+        let sum: f64 = (0..4).map(|d| peak(d, Dtype::D)).sum();
+        let mean = rates.among(&set).gemm(Dtype::D).peak_flops;
+        assert!((mean * 4.0 / sum - 1.0).abs() < 1e-9);
+        assert_eq!(
+            rates.each(&set)[3].gemm(Dtype::D).peak_flops,
+            peak(3, Dtype::D)
+        );
+        let five = (0..5).map(|i| DeviceRates {
+            launch_s: f64::from(i),
+            ..*rates.of(DeviceId(0))
+        });
+        let kinds = Kinds::new(five).expect("devices");
+        assert_eq!(
+            [0, 1, 3, 4, 9].map(|d| kinds.kind(DeviceId(d))),
+            [0, 1, 3, 3, 0]
+        );
+        assert_eq!(Kinds::new([]), None);
     }
 
     #[test]
@@ -439,9 +580,10 @@ mod tests {
             Rates::generic(host)
         );
         assert_eq!(Rates::by_name("sim0", host), Rates::generic(host));
-        assert_eq!(m.among(1), m.device);
-        assert_eq!(m.among(8).d2h.bytes_per_s, 85e9 / 8.0);
-        assert_eq!(m.among(2).d2h.bytes_per_s, 69e9 / 2.0);
+        let among = |n| m.among(&DeviceSet::equal(n));
+        assert_eq!(among(1), *m.of(DeviceId(0)));
+        assert_eq!(among(8).d2h.bytes_per_s, 85e9 / 8.0);
+        assert_eq!(among(2).d2h.bytes_per_s, 69e9 / 2.0);
         let t = Total([1.0, 2.0, 4.0, 4.0]);
         assert_eq!(
             [0, 1, 2, 4, 8, 64].map(|n| t.of(n)),
@@ -456,6 +598,6 @@ mod tests {
             sse.gemm_flops[1] < avx.gemm_flops[1]
                 && avx.gemm_flops < HostRates::of_cores(8).gemm_flops
         );
-        assert_eq!(m.device.with_link(1e9).h2d.bytes_per_s, 1e9);
+        assert_eq!(m.of(DeviceId(0)).with_link(1e9).h2d.bytes_per_s, 1e9);
     }
 }

@@ -64,10 +64,11 @@ fn list<'a>(path: &'static str, bounds: Bounds, count: Count, at: &'a mut [f64])
     }
 }
 
-/// Every figure. A field that is missing here does not compile, since no pattern leaves one out.
+/// Every figure; those of devices hold for each kind of device. A field that is missing here does not compile, since no
+/// pattern leaves one out.
 fn figures(rates: &mut Rates) -> Vec<Figure<'_>> {
     let Rates {
-        device,
+        kinds,
         h2d_all: Total(h2d_all),
         d2h_all: Total(d2h_all),
         pin: Total(pin),
@@ -77,6 +78,23 @@ fn figures(rates: &mut Rates) -> Vec<Figure<'_>> {
         fault_s,
         landing_s,
     } = rates;
+    let mut all = vec![
+        list("h2d_all", PER_SECOND, Count::First, h2d_all),
+        list("d2h_all", PER_SECOND, Count::First, d2h_all),
+        list("pin", PER_SECOND, Count::First, pin),
+        one("call_s", SECONDS, call_s),
+        one("task_s", SECONDS, task_s),
+        one("fault_s", SECONDS, fault_s),
+        one("landing_s", SECONDS, landing_s),
+    ];
+    for device in kinds.each_mut() {
+        all.extend(device_figures(device));
+    }
+    all.extend(host_figures(host));
+    all
+}
+
+fn device_figures(device: &mut DeviceRates) -> Vec<Figure<'_>> {
     let DeviceRates {
         h2d,
         d2h,
@@ -89,13 +107,6 @@ fn figures(rates: &mut Rates) -> Vec<Figure<'_>> {
         exec_s,
     } = device;
     let mut all = vec![
-        list("h2d_all", PER_SECOND, Count::First, h2d_all),
-        list("d2h_all", PER_SECOND, Count::First, d2h_all),
-        list("pin", PER_SECOND, Count::First, pin),
-        one("call_s", SECONDS, call_s),
-        one("task_s", SECONDS, task_s),
-        one("fault_s", SECONDS, fault_s),
-        one("landing_s", SECONDS, landing_s),
         list("device.runs", SHARE, Count::All, runs),
         one("device.memory_bandwidth", PER_SECOND, memory_bandwidth),
         one("device.launch_s", SECONDS, launch_s),
@@ -134,7 +145,6 @@ fn figures(rates: &mut Rates) -> Vec<Figure<'_>> {
     ] {
         all.extend(gemm(paths, rate));
     }
-    all.extend(host_figures(host));
     all
 }
 

@@ -173,7 +173,7 @@ fn by_columns(work: &Work) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Dtype;
+    use crate::base::{DeviceId, DeviceSet, Dtype};
     use crate::model::{HostRates, Rates};
 
     const COLD: [Fetch; 3] = [
@@ -190,7 +190,7 @@ mod tests {
 
     fn select(work: &Work, fetch: &[Fetch; 3], devices: usize, memory: usize) -> Choice {
         let machine = h200();
-        let rates = machine.among(devices);
+        let rates = machine.among(&DeviceSet::equal(devices));
         Product::new(work, *fetch, devices, &rates, machine.task_s).select(memory)
     }
 
@@ -204,7 +204,8 @@ mod tests {
         assert!((2048..8192).contains(&large.tile.n), "{large:?}");
         // By hand, for T = 4096: 30 tiles of 2.43 ms, 34 kernels of 2.23 ms, 3 more tiles.
         let (work, machine) = (Work::gemm(Dtype::D, 16384, 16384, 16384), h200());
-        let of_4096 = Product::new(&work, COLD, 1, &machine.device, machine.task_s).seconds(4096);
+        let of_4096 =
+            Product::new(&work, COLD, 1, machine.of(DeviceId(0)), machine.task_s).seconds(4096);
         assert!((of_4096 / 0.156 - 1.0).abs() < 0.02, "{of_4096}");
         assert!(large.seconds <= of_4096);
         assert!(cold(4096, 1).tile.n < 4096);
@@ -217,7 +218,7 @@ mod tests {
         let work = Work::gemm(Dtype::D, 8192, 8192, 8192);
         let choice = select(&work, &RESIDENT, 1, MEMORY);
         assert_eq!(choice.tile.n, 8192);
-        assert_eq!(choice.seconds, device_s(&work, &h200().device));
+        assert_eq!(choice.seconds, device_s(&work, h200().of(DeviceId(0))));
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn wanted_tile(p: &Problem, machine: &Resources, largest: &Largest) -> TileSize 
     };
     let tasks = |tile: &TileSize| match machine.fixed {
         true => all.tasks(tile),
-        false => largest.tasks(tile).saturating_mul(machine.devices),
+        false => largest.tasks(tile).saturating_mul(machine.devices.len()),
     };
     let (mut tile, mut side) = (machine.tile, machine.tile.longest().max(1));
     while tasks(&tile) > MOST_TASKS {

@@ -112,9 +112,11 @@ pub(super) fn ger(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
 /// The distributed dimension, cut into one share for each device that is worth using.
 fn shares(p: &Problem, machine: &Resources, len: usize, least: usize) -> Vec<Span> {
     let bytes = p.m.saturating_mul(p.n).saturating_mul(p.dtype.size());
-    let worth = split::sharers(bytes, machine.devices, machine.grain);
-    let used = split::sharers(len, worth, least.min(machine.tile.n));
-    split::share(len, used, least)
+    let worth = machine
+        .devices
+        .first(machine.devices.sharers(bytes, machine.grain));
+    let used = worth.first(worth.sharers(len, least.min(machine.tile.n)));
+    split::share(len, &used, least)
 }
 
 /// The rows and columns of one device: in one piece if they fit into nine tenths of the memory, else in pieces of a

@@ -3,7 +3,8 @@
 //!
 //! Outputs are distributed, so that no two devices ever write the same byte (owner computes, as in BLASX, section III):
 //! level 3 by panels of the matrix that is written, gemv by blocks of y, ger and the routines that add or copy matrices
-//! by column panels; vector routines, and products of a vector with one triangle, stay on one device. Triangular and
+//! by column panels; vector routines stay on one device, unless several devices hold parts of the vectors; products of a
+//! vector with one triangle stay on one device. Triangular and
 //! symmetric matrices of level 3, and those of level 2 that exceed the memory, are cut into square tiles along their
 //! diagonal: the tiles on it go to the routine's own kernel, the others to plain products or rank-1 updates, which are
 //! most of the work (BLASX, section III-B).
@@ -13,6 +14,7 @@ mod footprint;
 mod gemm;
 mod level2;
 mod level2_half;
+mod lowered;
 pub mod problem;
 mod rank_k;
 pub mod redo;
@@ -33,38 +35,16 @@ mod executor;
 mod tests;
 
 pub use footprint::Footprint;
+pub use lowered::Plan;
 pub use problem::{Access, Operand, Part, Problem, Task};
 pub use resources::{Pace, Resources};
 pub use strips::Strips;
 pub use tiling::Tiling;
 pub use touched::touched;
+pub use vector::{Owned, by_owners, divides};
 
 use crate::base::routine::Cut;
-use crate::base::{DeviceId, TileSize, Value, ids::MAX_DEVICES};
-
-/// Tile tasks in the order in which they are to be issued, and the parts of operands that they use.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Plan {
-    /// Whether the problem can run on these devices. If not, the plan is empty.
-    pub fits: bool,
-    /// The tasks, in the order in which they are issued.
-    pub tasks: Vec<Task>,
-    /// For each device, the part of each operand that its tasks use over the whole call: the cache makes one replica of
-    /// that shape if the memory permits, so that tiles lie in one block. May exceed the memory if the call runs out of
-    /// core.
-    pub footprints: Vec<Footprint>,
-    /// The tiles that are moved and kept together, if operands exceed the memory.
-    pub strips: Strips,
-}
-
-impl Plan {
-    /// Moves the plan of one device to another device.
-    pub fn move_to(&mut self, device: DeviceId) {
-        self.tasks.iter_mut().for_each(|t| t.device = device);
-        self.footprints.iter_mut().for_each(|f| f.device = device);
-        self.strips.move_to(device);
-    }
-}
+use crate::base::{DeviceSet, TileSize, Value};
 
 /// Cuts a problem into tasks. `fits` is false if
 ///
@@ -79,13 +59,13 @@ impl Plan {
 /// A reduction (dot, nrm2, asum) of several tasks has one value for each; the caller makes one of these.
 #[must_use]
 pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
-    if machine.devices == 0 || machine.devices > MAX_DEVICES {
+    if machine.devices.is_empty() {
         return Plan::default();
     }
-    // If the preferred device does not exist, the first device is preferred.
-    let prefer = Some(machine.prefer).filter(|d| d.index() < machine.devices);
+    // If the preferred device is not among them, the fastest device is preferred.
+    let prefer = Some(machine.prefer).filter(|d| machine.devices.position(*d).is_some());
     let machine = &Resources {
-        prefer: prefer.unwrap_or(DeviceId(0)),
+        prefer: prefer.unwrap_or(machine.devices.id(0)),
         ..*machine
     };
     let cut = problem.routine.record().signature.cut;
@@ -106,15 +86,9 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
     };
     match per_device {
         Some(lists) => {
-            let tasks = merge(lists);
-            let footprints = footprint::of(&tasks);
+            let tasks = merge(lists, &machine.devices);
             let strips = tiling.map_or_else(Strips::default, |t| Strips::of(&tasks, &t));
-            Plan {
-                fits: true,
-                tasks,
-                footprints,
-                strips,
-            }
+            Plan::of(tasks, strips)
         }
         None => Plan::default(),
     }
@@ -124,7 +98,7 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
 /// that are not of level 3, and if [`lower`] would not fit.
 #[must_use]
 pub fn tilings(problem: &Problem, machine: &Resources) -> Vec<Tiling> {
-    if nothing(problem) || machine.devices == 0 || machine.devices > MAX_DEVICES {
+    if nothing(problem) || machine.devices.is_empty() {
         return Vec::new();
     }
     let shares = largest(problem.routine.record().signature.cut);
@@ -153,26 +127,32 @@ fn largest(cut: Cut) -> Option<blocks::Shares> {
     }
 }
 
-/// Merges the task lists of the devices: next is always a task of the device that has got the least work so far, so that all
-/// devices get work early, and none runs out of it while tasks of others are issued.
-fn merge(lists: Vec<Vec<Task>>) -> Vec<Task> {
+/// Merges the task lists of the devices: next is always a task of the device that will have done first what it has got so
+/// far, so that all devices get work early, and none runs out of it while tasks of others are issued.
+fn merge(lists: Vec<Vec<Task>>, devices: &DeviceSet) -> Vec<Task> {
     let mut tasks = Vec::with_capacity(lists.iter().map(Vec::len).sum());
     let mut lists: Vec<_> = lists
         .into_iter()
-        .map(|l| (0.0_f64, l.into_iter()))
+        .map(|l| {
+            let speed = l.first().map_or(1.0, |task| devices.speed(task.device));
+            (0.0_f64, speed, l.into_iter())
+        })
         .collect();
-    if let [(_, only)] = &mut lists[..] {
+    if let [(_, _, only)] = &mut lists[..] {
         tasks.extend(only);
         return tasks;
     }
     loop {
-        let waiting = lists.iter_mut().filter(|(_, list)| list.len() > 0);
+        let waiting = lists.iter_mut().filter(|(_, _, list)| list.len() > 0);
         let least = waiting.min_by(|x, y| x.0.total_cmp(&y.0));
-        let Some((work, task)) = least.and_then(|(work, list)| Some((work, list.next()?))) else {
+        let Some((time, speed, list)) = least else {
+            return tasks;
+        };
+        let Some(task) = list.next() else {
             return tasks;
         };
         let k = &task.kernel;
-        *work += k.m.max(1) as f64 * k.n.max(1) as f64 * k.k.max(1) as f64;
+        *time += k.m.max(1) as f64 * k.n.max(1) as f64 * k.k.max(1) as f64 / *speed;
         tasks.push(task);
     }
 }

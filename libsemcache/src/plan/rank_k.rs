@@ -15,7 +15,7 @@ use super::tiles::{self, part, stored};
 use super::tiling::Tiling;
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
-use crate::base::{DeviceId, Op, Routine, TileSize, Uplo};
+use crate::base::{DeviceId, DeviceSet, Op, Routine, TileSize, Uplo};
 
 /// A tile that holds elements of the stored triangle, at one step of the inner dimension.
 #[derive(Clone, Copy)]
@@ -138,8 +138,9 @@ pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Opti
 
 /// The columns of C for each device.
 fn panels(p: &Problem, machine: &Resources, tile: usize) -> Vec<Span> {
-    let parts = tiles::sharers(p.n, machine, tile);
-    shares(p.n, parts, tile, p.form.uplo, machine.fixed)
+    let sharers = tiles::sharers(p.n, machine, tile);
+    let devices = machine.devices.first(sharers);
+    shares(p.n, &devices, tile, p.form.uplo, machine.fixed)
 }
 
 /// The rows of C that hold elements of the stored triangle in these columns.
@@ -164,12 +165,12 @@ fn beside(cols: Span, n: usize, uplo: Uplo) -> Span {
     }
 }
 
-/// At most `parts` contiguous ranges of columns that hold about equal shares of the triangle, none empty. The cuts lie
-/// at multiples of `tile`, or of a half, quarter and so on of `tile`: the coarsest for which no share is more than a
+/// For each device, or for fewer, a contiguous range of columns that holds its share of the triangle; none is empty. The cuts
+/// lie at multiples of `tile`, or of a half, quarter and so on of `tile`: the coarsest for which no share is more than a
 /// tenth too large.
 /// With `whole_tiles`, the cuts lie where a grid of `tile` has them.
-fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo, whole_tiles: bool) -> Vec<Span> {
-    let order = n as f64;
+fn shares(n: usize, devices: &DeviceSet, tile: usize, uplo: Uplo, whole_tiles: bool) -> Vec<Span> {
+    let (order, parts) = (n as f64, devices.len());
     let area = |s: &Span| {
         let middle = s.start as f64 + s.len as f64 / 2.0;
         let height = match uplo {
@@ -178,11 +179,11 @@ fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo, whole_tiles: bool) ->
         };
         s.len as f64 * height
     };
-    let even = order * order / 2.0 / parts as f64;
+    let most = |i: usize| order * order / 2.0 * devices.share(i) * 1.1;
     // The first i columns of a lower triangle hold the share 1 - (1 - i / n)^2 of its elements, those of an upper one
     // (i / n)^2.
     let ideal = |i: usize| {
-        let share = i as f64 / parts as f64;
+        let share = devices.share_before(i);
         order
             * match uplo {
                 Uplo::Lower => 1.0 - (1.0 - share).sqrt(),
@@ -207,7 +208,8 @@ fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo, whole_tiles: bool) ->
             })
             .filter(|s| s.len > 0)
             .collect();
-        let fair = spans.len() == parts && spans.iter().all(|s| area(s) <= even * 1.1);
+        let mut all = spans.iter().enumerate();
+        let fair = spans.len() == parts && all.all(|(i, s)| area(s) <= most(i));
         if fair || step == 1 || whole_tiles {
             return spans;
         }
@@ -383,7 +385,7 @@ mod tests {
             for n in [1, 2, 3, 7, 64, 300, 16384] {
                 for parts in 1..=n.min(8) {
                     for tile in [1, 16, 2048] {
-                        let found = shares(n, parts, tile, uplo, false);
+                        let found = shares(n, &DeviceSet::equal(parts), tile, uplo, false);
                         let mut next = 0;
                         for s in &found {
                             assert_eq!(s.start, next);
@@ -403,6 +405,25 @@ mod tests {
                         let even = n * (n + 1) / 2 / parts;
                         assert!(largest <= even + even / 7, "{n} {parts} {tile}: {found:?}");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn faster_devices_get_more_of_the_triangle() {
+        let all = [(DeviceId(0), 1.0), (DeviceId(1), 6.0), (DeviceId(2), 3.0)];
+        let devices = DeviceSet::of(all);
+        for uplo in [Uplo::Lower, Uplo::Upper] {
+            for (n, tile) in [(300, 16), (16384, 2048), (16384, 1)] {
+                let found = shares(n, &devices, tile, uplo, false);
+                assert_eq!(found.len(), 3);
+                for (s, share) in found.iter().zip([0.6, 0.3, 0.1]) {
+                    let height = |c| if uplo == Uplo::Lower { n - c } else { c + 1 };
+                    let area: usize = (s.start..s.end()).map(height).sum();
+                    let all = (n * (n + 1) / 2) as f64;
+                    let part = area as f64 / all / share;
+                    assert!((0.7..1.15).contains(&part), "{n} {tile} {uplo:?}: {part}");
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::tiling::Tiling;
 use crate::base::work::{GRAIN, RunShares};
-use crate::base::{DeviceId, TileSize};
+use crate::base::{DeviceId, DeviceSet, TileSize};
 
 /// How fast the devices are, as far as the choice of tiles and blocks depends on it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -41,8 +41,8 @@ impl Pace {
 /// The devices that a plan may use.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Resources {
-    /// Number of devices; they are numbered from zero.
-    pub devices: usize,
+    /// The devices, and how fast each is for the call.
+    pub devices: DeviceSet,
     /// Tile size of level 3, for operands that fit into the memory. A plan uses a larger one if this one would
     /// cut the problem into more than `MOST_TASKS` tasks.
     pub tile: TileSize,
@@ -53,7 +53,7 @@ pub struct Resources {
     pub tiling: Option<Tiling>,
     /// What [`super::tilings`] expects of the devices.
     pub pace: Pace,
-    /// Bytes that the call may occupy on each device.
+    /// Bytes that the call may occupy on each device: as many as on the device with the least memory.
     pub memory: usize,
     /// The device for work that is not distributed: the one that holds most of the operands.
     pub prefer: DeviceId,
@@ -62,11 +62,11 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Resources with square tiles and the model's grain; the first device is preferred.
+    /// The first devices, which are equally fast, with square tiles and the model's grain; the first device is preferred.
     #[must_use]
     pub const fn new(devices: usize, tile: usize, memory: usize) -> Resources {
         Resources {
-            devices,
+            devices: DeviceSet::equal(devices),
             tile: TileSize::square(tile),
             fixed: false,
             tiling: None,
@@ -77,12 +77,12 @@ impl Resources {
         }
     }
 
-    /// The device with index `i` of `used` devices: all are used from zero on, or the preferred one alone.
+    /// The device with index `i` of `used` devices: the fastest ones, or the preferred one alone.
     pub(super) fn device(&self, i: usize, used: usize) -> DeviceId {
         if used == 1 {
             self.prefer
         } else {
-            DeviceId::at(i)
+            self.devices.id(i)
         }
     }
 }

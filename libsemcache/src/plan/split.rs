@@ -1,5 +1,7 @@
 //! Cuts of one dimension into tiles or into shares of devices.
 
+use crate::base::DeviceSet;
+
 /// Elements `start .. start + len`; never empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Span {
@@ -89,14 +91,24 @@ pub(super) fn pieces(len: usize, tile: usize) -> usize {
     len / tile + usize::from(!joined && !len.is_multiple_of(tile))
 }
 
-/// `parts` contiguous shares of about the same length, none empty; `parts <= len`. The cuts lie at multiples of `tile`,
-/// or of a half, quarter and so on of `tile`: the coarsest for which no share is more than a tenth too long.
-pub(super) fn share(len: usize, parts: usize, tile: usize) -> Vec<Span> {
-    let even = len.div_ceil(parts);
+/// A contiguous share for each device, by their speeds; none is empty if each device has at least one element coming to it.
+/// The cuts lie at multiples of `tile`, or of a half, quarter and so on of `tile`: the coarsest for which no share is more
+/// than a tenth too long.
+pub(super) fn share(len: usize, devices: &DeviceSet, tile: usize) -> Vec<Span> {
+    let most = |i: usize| {
+        let even = if devices.is_equal() {
+            len.div_ceil(devices.len())
+        } else {
+            (len as f64 * devices.share(i)).ceil() as usize
+        };
+        even + even / 10
+    };
+    let most: Vec<usize> = (0..devices.len()).map(most).collect();
     let mut step = tile.max(1);
     loop {
-        let spans = cut(len, parts, step);
-        let fair = spans.iter().all(|s| s.len > 0 && s.len <= even + even / 10);
+        let spans = cut(len, devices, step);
+        let mut all = spans.iter().zip(&most);
+        let fair = all.all(|(s, &most)| s.len > 0 && s.len <= most);
         if fair || step == 1 {
             return spans;
         }
@@ -104,12 +116,12 @@ pub(super) fn share(len: usize, parts: usize, tile: usize) -> Vec<Span> {
     }
 }
 
-/// At most `parts` contiguous shares, each of whole pieces of [`grid`], about as many pieces in each.
-pub(super) fn share_tiles(len: usize, parts: usize, tile: usize) -> Vec<Span> {
+/// At most one contiguous share for each device, of whole pieces of [`grid`], as many of them as its speed tells.
+pub(super) fn share_tiles(len: usize, devices: &DeviceSet, tile: usize) -> Vec<Span> {
     let pieces = grid(len, tile);
-    let parts = parts.min(pieces.len()).max(1);
-    let of = |i: usize| &pieces[pieces.len() * i / parts..pieces.len() * (i + 1) / parts];
-    (0..parts)
+    let devices = devices.first(pieces.len().max(1));
+    let of = |i: usize| &pieces[devices.cut(pieces.len(), i)..devices.cut(pieces.len(), i + 1)];
+    (0..devices.len())
         .filter_map(|i| {
             let (first, last) = (of(i).first()?, of(i).last()?);
             Some(Span {
@@ -120,17 +132,13 @@ pub(super) fn share_tiles(len: usize, parts: usize, tile: usize) -> Vec<Span> {
         .collect()
 }
 
-/// Cuts at the multiples of `step` that are nearest to the even cuts.
-fn cut(len: usize, parts: usize, step: usize) -> Vec<Span> {
-    let at = |i: usize| {
-        if i == parts {
-            return len;
-        }
-        // This is len * i / parts without the product, which may overflow.
-        let even = len / parts * i + len % parts * i / parts;
-        ((even + step / 2) / step * step).min(len)
+/// Cuts at the multiples of `step` that are nearest to the cuts by speed.
+fn cut(len: usize, devices: &DeviceSet, step: usize) -> Vec<Span> {
+    let at = |i: usize| match devices.cut(len, i) {
+        _ if i == devices.len() => len,
+        exact => ((exact + step / 2) / step * step).min(len),
     };
-    (0..parts)
+    (0..devices.len())
         .map(|i| Span {
             start: at(i),
             len: at(i + 1) - at(i),
@@ -138,14 +146,10 @@ fn cut(len: usize, parts: usize, step: usize) -> Vec<Span> {
         .collect()
 }
 
-/// The number of `devices` that get a share if each share is to have at least `least` elements; at least one.
-pub(super) fn sharers(len: usize, devices: usize, least: usize) -> usize {
-    (len / least.max(1)).clamp(1, devices)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::DeviceId;
 
     fn lens(spans: &[Span]) -> Vec<usize> {
         spans.iter().map(|s| s.len).collect()
@@ -182,7 +186,7 @@ mod tests {
         for len in 1..300 {
             for parts in 1..=len.min(9) {
                 for tile in [1, 3, 16, 64, 2048] {
-                    let s = share(len, parts, tile);
+                    let s = share(len, &DeviceSet::equal(parts), tile);
                     assert_eq!(s.len(), parts);
                     assert_eq!(s.iter().map(|s| s.len).sum::<usize>(), len);
                     assert!(s.iter().all(|s| s.len > 0));
@@ -192,10 +196,39 @@ mod tests {
                 }
             }
         }
-        assert_eq!(lens(&share(16384, 8, 2048)), [2048; 8]);
+        let equal = |len, parts| share(len, &DeviceSet::equal(parts), 2048);
+        assert_eq!(lens(&equal(16384, 8)), [2048; 8]);
         // Nine tiles on eight devices: with cuts at whole tiles one device would get two.
-        assert!(lens(&share(9 * 2048, 8, 2048)).iter().all(|&l| l < 2600));
-        let huge = share(usize::MAX / 2, 64, 2048);
+        assert!(lens(&equal(9 * 2048, 8)).iter().all(|&l| l < 2600));
+        let huge = equal(usize::MAX / 2, 64);
+        assert_eq!(huge.iter().map(|s| s.len).sum::<usize>(), usize::MAX / 2);
+    }
+
+    #[test]
+    fn unequal_devices_get_shares_by_speed() {
+        let speeds = [6.0, 6.0, 1.0, 3.0];
+        let all = speeds.iter().zip(0..).map(|(s, i)| (DeviceId(i), *s));
+        let devices = DeviceSet::of(all);
+        assert_eq!(lens(&share(1600, &devices, 1)), [600, 600, 300, 100]);
+        assert_eq!(lens(&share(1600, &devices, 100)), [600, 600, 300, 100]);
+        assert_eq!(
+            lens(&share_tiles(1600, &devices, 100)),
+            [600, 600, 300, 100]
+        );
+        assert_eq!(lens(&share_tiles(300, &devices, 100)), [100, 100, 100]);
+        for len in 16..2000 {
+            let s = share(len, &devices, 64);
+            assert_eq!(s.iter().map(|s| s.len).sum::<usize>(), len);
+            assert!(s.windows(2).all(|w| w[0].end() == w[1].start));
+            for (i, s) in s.iter().enumerate() {
+                let even = (len as f64 * devices.share(i)).ceil() as usize;
+                assert!(s.len > 0 && s.len <= even + even / 10 + 1, "{len} {i}");
+            }
+            let tiles = share_tiles(len, &devices, 64);
+            assert_eq!(tiles.iter().map(|s| s.len).sum::<usize>(), len);
+            assert!(tiles.iter().all(|s| s.len > 0 && s.start % 64 == 0));
+        }
+        let huge = share(usize::MAX / 2, &devices, 2048);
         assert_eq!(huge.iter().map(|s| s.len).sum::<usize>(), usize::MAX / 2);
     }
 }

@@ -55,15 +55,6 @@ impl Strips {
         Strips(strips)
     }
 
-    /// Moves the strips of one device to another device.
-    pub(super) fn move_to(&mut self, device: DeviceId) {
-        let old = std::mem::take(&mut self.0).into_iter();
-        let moved = old.map(|(((_, operand, col, cols), row), rows)| {
-            (((device, operand, col, cols), row), rows)
-        });
-        self.0 = moved.collect();
-    }
-
     /// The part of an operand that is moved and kept with a part that a task on this device uses.
     #[must_use]
     pub fn around(&self, device: DeviceId, part: &Part) -> Part {

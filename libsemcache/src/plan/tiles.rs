@@ -25,18 +25,18 @@ pub(super) fn extents(p: &Problem) -> (usize, usize) {
 
 /// Contiguous shares of a dimension of `len` elements, one for each device that is worth using.
 pub(super) fn shares(len: usize, machine: &Resources, tile: usize) -> Vec<Span> {
-    let parts = sharers(len, machine, tile);
+    let devices = &machine.devices.first(sharers(len, machine, tile));
     if machine.fixed {
-        split::share_tiles(len, parts, tile)
+        split::share_tiles(len, devices, tile)
     } else {
-        split::share(len, parts, tile)
+        split::share(len, devices, tile)
     }
 }
 
 /// The number of devices for which a panel of a dimension of `len` elements is worth it.
 pub(super) fn sharers(len: usize, machine: &Resources, tile: usize) -> usize {
     // If the user asked for a tile that is smaller than the least panel, panels may be as small as that tile.
-    let sharers = split::sharers(len, machine.devices, tile.min(LEAST_PANEL));
+    let sharers = machine.devices.sharers(len, tile.min(LEAST_PANEL));
     if machine.fixed {
         sharers.min(split::pieces(len, tile)).max(1)
     } else {

@@ -9,7 +9,7 @@ use crate::device::api::Backend;
 use crate::device::cuda::{self, CudaError, CudaMachine, Hooks};
 use crate::device::sim::{self, SimConfig};
 
-/// A machine whose devices come up one after the other.
+/// A machine whose devices come up in the order of their numbers.
 pub(crate) trait Rising: Send + Sync {
     /// The machine. Its list of devices is complete; [`Backend::usable`] grows.
     fn backend(&'static self) -> &'static dyn Backend;

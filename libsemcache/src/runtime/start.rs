@@ -1,6 +1,6 @@
 //! Start-up of devices: none is touched before the first call that is large enough to be worth it. Simulated devices
-//! come up within that call. GPUs come up in the background, one after the other, and calls run on the host BLAS until
-//! the first GPU can be used.
+//! come up within that call. GPUs come up in the background, and calls run on the host BLAS until the first GPU can be
+//! used.
 //!
 //! Two kinds of calls wait: under `SEMCACHE_OFFLOAD=always` every call waits for all devices, so that tests know where
 //! their calls run; otherwise a call waits if its predicted host time is much longer than the first device takes to

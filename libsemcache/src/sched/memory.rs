@@ -4,10 +4,10 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{Links, Rect, Work};
+use crate::base::{DeviceSet, Links, Rect, Work};
 use crate::cache::place::tile_bytes;
 use crate::model::exec::device_s;
-use crate::model::rates::DeviceRates;
+use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::Fetch;
 use crate::model::timeline::{self, Device, Load, Schedule, Tile};
 use crate::plan::{Access, Pace, Part, Plan, Problem, Task, touched};
@@ -15,27 +15,36 @@ use crate::plan::{Access, Pace, Part, Plan, Problem, Task, touched};
 /// The most tiles that a device holds of a call: what looks at all replicas of a matrix takes longer with each.
 pub(super) const MOST_SLOTS: usize = 1024;
 
-/// Devices of equal rates.
-#[derive(Clone, Copy, Debug)]
-pub struct Devices<'a> {
+/// The devices of a call. The timeline numbers them by their positions in the set.
+#[derive(Clone, Debug)]
+pub struct Devices {
+    set: DeviceSet,
     /// The rates of each while all of them transfer.
-    pub rates: &'a DeviceRates,
+    rates: Vec<DeviceRates>,
     /// How they read each other's memory.
-    pub links: &'a Links,
-    /// How many there are.
-    pub count: usize,
+    links: Links,
 }
 
-impl Devices<'_> {
+impl Devices {
+    /// The devices of a set, with their rates while all of them transfer; `links` are those between all devices.
+    #[must_use]
+    pub fn new(set: &DeviceSet, rates: &Rates, links: &Links) -> Devices {
+        Devices {
+            set: *set,
+            rates: rates.each(set),
+            links: links.between(set),
+        }
+    }
+
     /// The devices as the timeline takes them, each with its number of slots.
     pub(super) fn with(&self, slots: &[usize]) -> Vec<Device> {
-        let device = |&slots: &usize| Device {
+        let device = |(rates, &slots): (&DeviceRates, &usize)| Device {
             slots,
-            h2d: self.rates.h2d,
-            d2h: self.rates.d2h,
-            p2p: self.rates.p2p,
+            h2d: rates.h2d,
+            d2h: rates.d2h,
+            p2p: rates.p2p,
         };
-        slots.iter().map(device).collect()
+        self.rates.iter().zip(slots).map(device).collect()
     }
 }
 
@@ -50,7 +59,7 @@ pub(super) fn slot<'a>(tiles: impl Iterator<Item = &'a Rect>) -> usize {
 pub(super) fn load<K: Copy + Eq + Hash>(
     problem: &Problem,
     plan: &Plan,
-    on: &Devices<'_>,
+    on: &Devices,
     moved: &[Fetch],
     place: impl Fn(&Part) -> K,
 ) -> (Load, Vec<K>) {
@@ -59,11 +68,12 @@ pub(super) fn load<K: Copy + Eq + Hash>(
         links: on.links.clone(),
         ..Load::default()
     };
-    let rates = on.rates;
     let (mut places, mut known) = (Vec::new(), FxHashMap::default());
     for task in &plan.tasks {
+        let device = on.set.position(task.device).unwrap_or(0);
+        let rates = &on.rates[device];
         load.tasks.push(timeline::Task {
-            device: task.device.index(),
+            device,
             seconds: device_s(&work(problem, task), rates),
             first_use: load.uses.len(),
         });
@@ -135,17 +145,12 @@ fn work(problem: &Problem, task: &Task) -> Work {
 
 /// The schedule of a plan on devices of `memory` bytes each, which hold nothing before the call.
 #[must_use]
-pub fn schedule(
-    problem: &Problem,
-    plan: &Plan,
-    on: &Devices<'_>,
-    memory: usize,
-) -> Option<Schedule> {
+pub fn schedule(problem: &Problem, plan: &Plan, on: &Devices, memory: usize) -> Option<Schedule> {
     let place = |p: &Part| (p.operand, problem.bytes(p, 0));
     let (load, places) = load(problem, plan, on, &[], place);
     let slots = memory / slot(places.iter().map(|(_, rect)| rect)).max(1);
     let slots = slots.min(MOST_SLOTS);
-    timeline::schedule(&load, &on.with(&vec![slots; on.count]))
+    timeline::schedule(&load, &on.with(&vec![slots; on.set.len()]))
 }
 
 /// The schedule of a plan on devices whose memory holds all operands. `moved`: how much of each operand has to be sent, and
@@ -154,32 +159,32 @@ pub fn schedule(
 pub fn schedule_in_core(
     problem: &Problem,
     plan: &Plan,
-    on: &Devices<'_>,
+    on: &Devices,
     moved: &[Fetch],
 ) -> Option<Schedule> {
     let place = |p: &Part| (p.operand, p.row, p.col, p.rows, p.cols);
     let (load, _) = load(problem, plan, on, moved, place);
-    timeline::schedule(&load, &on.with(&vec![usize::MAX; on.count]))
+    timeline::schedule(&load, &on.with(&vec![usize::MAX; on.set.len()]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::work::RunShares;
-    use crate::base::{Dtype, Form, Op, Routine, Side, TileSize, Uplo, Value};
+    use crate::base::{DeviceId, Dtype, Form, Op, Routine, Side, TileSize, Uplo, Value};
     use crate::device::sim::SimConfig;
-    use crate::model::exec::row_s;
+    use crate::model::HostRates;
+    use crate::model::exec::{by_speed, row_s};
     use crate::model::select::tiles;
-    use crate::model::{HostRates, Rates};
     use crate::plan::{Operand, Resources, lower, strips_in_core, tilings};
 
+    fn h200() -> Rates {
+        Rates::h200(HostRates::of_cores(16))
+    }
+
     /// Devices that read each other's memory directly.
-    fn fast(rates: &DeviceRates, count: usize) -> Devices<'_> {
-        Devices {
-            rates,
-            links: &Links::DIRECT,
-            count,
-        }
+    fn direct(rates: &Rates, count: usize) -> Devices {
+        Devices::new(&DeviceSet::equal(count), rates, &Links::DIRECT)
     }
 
     fn problem(routine: Routine, (m, n, k): (usize, usize, usize), beta: Value) -> Problem {
@@ -248,8 +253,8 @@ mod tests {
 
     /// The schedule of the tiling that ends first, of those that the plan offers.
     fn best(p: &Problem, devices: usize, memory: usize, runs: RunShares) -> Option<Schedule> {
-        let mut rates = Rates::h200(HostRates::of_cores(16)).among(devices);
-        rates.runs = runs;
+        let mut rates = h200();
+        rates.kinds.each_mut()[0].runs = runs;
         let mut r = Resources::new(devices, 2048, memory);
         r.pace = Pace {
             row_s: row_s(p.routine),
@@ -259,7 +264,7 @@ mod tests {
         let schedules = tilings(p, &r).into_iter().filter_map(|t| {
             let tiling = Some(t);
             let plan = lower(p, &Resources { tiling, ..r });
-            schedule(p, &plan, &fast(&rates, devices), memory)
+            schedule(p, &plan, &direct(&rates, devices), memory)
         });
         schedules.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
     }
@@ -301,7 +306,7 @@ mod tests {
         use Routine::{Gemm, Symm, Syr2k, Syrk, Trmm, Trsm};
         let (n, narrow) = (8192, 512);
         let shapes = [(n, n, n), (narrow, n, n), (n, narrow, n), (n, n, narrow)];
-        let runs = Rates::h200(HostRates::of_cores(16)).device.runs;
+        let runs = h200().of(DeviceId(0)).runs;
         for routine in [Gemm, Symm, Syrk, Syr2k, Trmm, Trsm] {
             for shape in shapes {
                 let p = problem(routine, shape, Value::ZERO);
@@ -323,14 +328,14 @@ mod tests {
     /// Of a triangle that is not read, the squares on the diagonal are sent, and all of it is written back.
     #[test]
     fn a_triangle_that_is_not_read_is_written_back_whole() {
-        let rates = Rates::h200(HostRates::of_cores(16)).device;
+        let rates = h200();
         let (n, beta) = (4096, Value::ZERO);
         let p = problem(Routine::Syrk, (n, n, 256), beta);
         let moved = [Fetch { get: 0.0, set: 0.0 }, Fetch::ALL];
         let half = (n * n * 8 / 2) as f64;
         for tile in [n, n / 2] {
             let r = Resources::new(1, tile, 80 << 30);
-            let schedule = schedule_in_core(&p, &lower(&p, &r), &fast(&rates, 1), &moved);
+            let schedule = schedule_in_core(&p, &lower(&p, &r), &direct(&rates, 1), &moved);
             let schedule = schedule.expect("memory for all");
             let (sent, back) = (schedule.bytes_in / half, schedule.bytes_out / half);
             assert!((0.05..0.15).contains(&sent), "{tile}: {sent}");
@@ -344,16 +349,12 @@ mod tests {
         let everest = SimConfig::preset("everest").expect("a preset");
         let links = everest.links();
         let machine = everest.preset.expect("a model");
-        let rates = Rates::modelled(&machine, HostRates::of_cores(16)).among(3);
+        let rates = Rates::modelled(&machine, HostRates::of_cores(16));
         let n = 16384;
         let p = problem(Routine::Gemm, (n, n, n), Value::ZERO);
         let sent = Fetch { get: 1.0, set: 0.0 };
         let moved = [sent, sent, Fetch { get: 0.0, set: 1.0 }];
-        let on = Devices {
-            rates: &rates,
-            links: &links,
-            count: 3,
-        };
+        let on = Devices::new(&DeviceSet::equal(3), &rates, &links);
         let plan = lower(&p, &Resources::new(3, 2048, 11 << 30));
         let s = schedule_in_core(&p, &plan, &on, &moved).expect("memory for all");
         let matrix = (n * n * 8) as f64;
@@ -369,17 +370,48 @@ mod tests {
         assert!(all <= 13e9, "{} GB", all / 1e9);
     }
 
+    /// BLASX's machine Makalu, whose devices are unequal: products of order 16384 in double and in single precision.
+    #[test]
+    fn unequal_devices_work_at_the_sum_of_their_rates() {
+        let makalu = SimConfig::preset("makalu").expect("a preset");
+        let links = makalu.links();
+        let machine = makalu.preset.expect("a model");
+        let rates = Rates::modelled(&machine, HostRates::of_cores(16));
+        let n = 16384;
+        // In single precision the uploads take as long as half of the arithmetic.
+        for (dtype, least_share) in [(Dtype::D, 0.95), (Dtype::S, 0.85)] {
+            let mut p = problem(Routine::Gemm, (n, n, n), Value::ZERO);
+            p.dtype = dtype;
+            let set = by_speed(&p.work(), &rates, 4);
+            let on = Devices::new(&set, &rates, &links);
+            let sent = Fetch { get: 1.0, set: 0.0 };
+            let moved = [sent, sent, Fetch { get: 0.0, set: 1.0 }];
+            let seconds = tiles(n).map(|tile| {
+                let mut r = Resources::new(4, tile, 11 << 30);
+                r.devices = set;
+                let plan = lower(&p, &r);
+                let s = schedule_in_core(&p, &plan, &on, &moved);
+                s.expect("memory for all").seconds
+            });
+            let least = seconds.fold(f64::INFINITY, f64::min);
+            let peak = |id| rates.of(id).gemm(dtype).peak_flops;
+            let ideal = p.work().flops() / set.ids().map(peak).sum::<f64>();
+            let share = ideal / least;
+            assert!(share >= least_share, "{dtype:?}: {share}");
+        }
+    }
+
     /// Operands that fit, from and to the host.
     #[test]
     fn long_columns_hide_more_of_the_copies() {
         use Routine::{Gemm, Symm, Trmm};
-        let rates = Rates::h200(HostRates::of_cores(16)).device;
+        let rates = h200();
         let out = Fetch { get: 0.0, set: 1.0 };
         let seconds = |p: &Problem, tile: TileSize, moved: &[Fetch]| {
             let mut r = Resources::new(1, 1, 80 << 30);
             r.tile = tile;
             let plan = lower(p, &r);
-            let schedule = schedule_in_core(p, &plan, &fast(&rates, 1), moved);
+            let schedule = schedule_in_core(p, &plan, &direct(&rates, 1), moved);
             schedule.expect("memory for all").seconds
         };
         for (routine, n, most) in [

@@ -4,12 +4,12 @@
 use rustc_hash::FxHashMap;
 
 use super::memory::{Devices, MOST_SLOTS, load, slot};
-use crate::base::{AllocId, DeviceId, Rect};
+use crate::base::{AllocId, DeviceSet, Rect};
 use crate::cache::place::{Other, holds};
 use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
-use crate::model::rates::DeviceRates;
+use crate::model::rates::Rates;
 use crate::model::timeline::{self, Load};
 use crate::plan::{Part, Plan, Problem};
 
@@ -37,6 +37,8 @@ impl Tiles {
 
 /// Makes room on the devices of a plan whose operands do not fit, and decides which tiles leave before each task.
 ///
+/// `set` are the devices of the plan, `rates` those by which the timeline says when each tile is used.
+///
 /// Tiles of the call that devices hold already stay. So do other replicas of its operands, if at least half of their memory
 /// holds valid bytes that the call uses, and if its timeline with them is not longer than with the slots that they take.
 ///
@@ -47,21 +49,17 @@ pub(super) fn make_room(
     problem: &Problem,
     plan: &Plan,
     operands: &[Use],
-    rates: &DeviceRates,
+    (set, rates): (&DeviceSet, &Rates),
 ) -> Result<Tiles, CacheError> {
     let place = |p: &Part| {
         let whole = &operands[p.operand];
         (whole.id, problem.bytes(p, whole.view.start))
     };
-    let on = Devices {
-        rates,
-        links: cache.links(),
-        count: cache.backend().devices().len(),
-    };
+    let on = Devices::new(set, rates, cache.links());
     let (mut load, places) = load(problem, plan, &on, &[], place);
     let held = Held {
         cache,
-        plan,
+        set,
         slot: slot(places.iter().map(|(_, rect)| rect)),
         known: places.iter().zip(0..).map(|(p, i)| (*p, i)).collect(),
         places: &places,
@@ -108,7 +106,7 @@ pub(super) fn make_room(
 /// What the devices hold of a call's tiles.
 struct Held<'a> {
     cache: &'a Cache,
-    plan: &'a Plan,
+    set: &'a DeviceSet,
     /// Bytes of device memory for each tile.
     slot: usize,
     /// The tiles.
@@ -126,15 +124,13 @@ struct Slots {
 impl Held<'_> {
     /// Evicts what does not stay, and writes down what does. `others`: whether replicas that are no tiles may stay.
     fn make_room(&self, load: &mut Load, others: bool) -> Result<Slots, CacheError> {
-        let count = self.cache.backend().devices().len();
         let mut slots = Slots {
-            now: vec![0; count],
-            without: vec![0; count],
+            now: Vec::with_capacity(self.set.len()),
+            without: Vec::with_capacity(self.set.len()),
         };
         load.resident.clear();
         load.apart.clear();
-        for device in used(self.plan) {
-            let d = device.index();
+        for (d, device) in self.set.ids().enumerate() {
             let tile = |id: AllocId, rect: &Rect| self.known.contains_key(&(id, *rect));
             let keep = |o: &Other| others && 2 * self.worth(o) >= o.memory;
             let held = self.cache.make_room(device, self.slot, &tile, &keep)?;
@@ -147,8 +143,8 @@ impl Held<'_> {
                 let valid = within.map(|(rect, tile)| (d, tile, other.valid.contains(rect)));
                 load.apart.extend(valid);
             }
-            slots.now[d] = held.slots.min(MOST_SLOTS);
-            slots.without[d] = held.most.min(MOST_SLOTS);
+            slots.now.push(held.slots.min(MOST_SLOTS));
+            slots.without.push(held.most.min(MOST_SLOTS));
         }
         Ok(slots)
     }
@@ -167,11 +163,4 @@ impl Held<'_> {
         let valid = tiles.filter(|(tile, _)| other.valid.contains(tile));
         valid.map(|(tile, _)| tile.bytes()).sum()
     }
-}
-
-/// The devices that a plan uses.
-fn used(plan: &Plan) -> Vec<DeviceId> {
-    let mut used: Vec<DeviceId> = plan.footprints.iter().map(|f| f.device).collect();
-    used.dedup();
-    used
 }

@@ -4,13 +4,13 @@ use super::kernel::kernel;
 use super::room::{self, Tiles};
 use super::streamed::StreamedWriteBack;
 use crate::base::ids::MAX_DEVICES;
-use crate::base::{AllocId, DeviceId, Rect};
+use crate::base::{AllocId, DeviceId, DeviceSet, Rect};
 use crate::cache::place::{device_bytes, tile_bytes};
 use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{Kernel, Operand, Ticket};
-use crate::model::rates::DeviceRates;
+use crate::model::rates::Rates;
 use crate::plan::{Access, Footprint, Part, Plan, Problem, Task, touched};
 
 /// An operand of a call, in the allocation that begins at `base`; the operand's lowest byte is at `addr`.
@@ -148,7 +148,7 @@ pub fn run(
 }
 
 /// Makes room on the devices for the tiles of a call of which not all that it uses fits into nine tenths of their memory;
-/// `None` if it fits. `rates` predict which tiles leave when.
+/// `None` if it fits. The rates of the call's devices predict which tiles leave when.
 ///
 /// # Errors
 /// A device is lost, or could not copy the newest bytes of a replica to the host.
@@ -157,12 +157,12 @@ pub fn make_room(
     problem: &Problem,
     plan: &Plan,
     operands: &[Use],
-    rates: &DeviceRates,
+    on: (&DeviceSet, &Rates),
 ) -> Result<Option<Tiles>, CacheError> {
     if Footprints::new(problem, plan, operands).fit(cache, tile_bytes) {
         return Ok(None);
     }
-    room::make_room(cache, problem, plan, operands, rates).map(Some)
+    room::make_room(cache, problem, plan, operands, on).map(Some)
 }
 
 /// For each device and operand, the bytes that the device touches over the whole call.

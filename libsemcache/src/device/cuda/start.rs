@@ -1,6 +1,6 @@
-//! Start of the CUDA backend: first what takes milliseconds (libraries, the list of GPUs), then a context per GPU, one
-//! GPU after the other.
+//! Start of the CUDA backend: the libraries and the list of GPUs, then a context per GPU.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::Ordering;
 
 use log::debug;
@@ -24,6 +24,9 @@ use crate::process::loads::Loading;
 
 /// Bytes of a device's staging memory, for each direction.
 const RING: usize = 16 << 20;
+
+/// Stack of a thread that brings a GPU up: enough for the driver and cuBLAS.
+const STACK: usize = 8 << 20;
 
 fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
     move |s| CudaError::Refused(what, s.0)
@@ -126,26 +129,55 @@ fn link(device: CUdevice, peer: CUdevice) -> Link {
 }
 
 impl CudaMachine {
-    /// Makes contexts, streams and handles, one GPU after the other; each GPU can be used as soon as it is up. Ends at
-    /// the first GPU that fails.
+    /// Makes contexts, streams and handles: the first GPU's, then those of all others at the same time. A GPU can be used as
+    /// soon as it and all before it are up. Ends at the first GPU that fails.
     ///
     /// # Errors
     /// Why the GPUs from that one on cannot be used.
     pub fn bring_up(&self) -> Result<(), CudaError> {
-        let _scope = DriverScope::new();
-        for (i, gpu) in self.gpus.iter().enumerate() {
-            // The end of the process waits for this thread.
-            if ending::ending() {
-                return Ok(());
-            }
-            let (up, queues) = self.one(i, gpu)?;
-            self.add(i, up, queues);
-            self.usable.store(i + 1, Ordering::Release);
+        let first = self.one(0);
+        self.made(0, first)?;
+        // The end of the process waits for this thread.
+        if ending::ending() {
+            return Ok(());
         }
+        std::thread::scope(|scope| {
+            let begin = |i| {
+                let thread = std::thread::Builder::new().stack_size(STACK);
+                (i, thread.spawn_scoped(scope, move || self.one(i)))
+            };
+            let others: Vec<_> = (1..self.gpus.len()).map(begin).collect();
+            for (i, thread) in others {
+                let made = match thread {
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                    Err(_) => self.one(i),
+                };
+                self.made(i, made)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Connects a GPU with those that are up, and lets calls use it.
+    fn made(&self, i: usize, made: Result<(Up, Queues), CudaError>) -> Result<(), CudaError> {
+        let _scope = DriverScope::new();
+        let (up, queues) = made?;
+        if let Ok(_current) = Current::enter(up.ctx.0) {
+            for (j, peer) in self.gpus[..i].iter().enumerate() {
+                if self.caps[i].links[j] != Link::None
+                    && let Some(other) = self.up(j)
+                {
+                    connect(up.ctx.0, other.ctx.0, self.gpus[i].device, peer.device);
+                }
+            }
+        }
+        self.add(i, up, queues);
+        self.usable.store(i + 1, Ordering::Release);
         Ok(())
     }
 
-    fn one(&self, i: usize, gpu: &Gpu) -> Result<(Up, Queues), CudaError> {
+    fn one(&self, i: usize) -> Result<(Up, Queues), CudaError> {
+        let (_scope, gpu) = (DriverScope::new(), &self.gpus[i]);
         // Making a context or a cuBLAS handle loads libraries, too.
         let _loading = Loading::new();
         let began = std::time::Instant::now();
@@ -172,13 +204,6 @@ impl CudaMachine {
             "GPU {i}: context {context:?}, cuBLAS until {handle:?}, staging memory until {memory:?}, self-test until {:?}",
             began.elapsed()
         );
-        for (j, peer) in self.gpus.iter().enumerate() {
-            if self.caps[i].links[j] != Link::None
-                && let Some(other) = self.up(j)
-            {
-                connect(ctx, other.ctx.0, gpu.device, peer.device);
-            }
-        }
         let version = blas.version();
         Ok((
             Up {

@@ -1,7 +1,7 @@
 //! The predicted time of a call on devices, with all transfers that it causes.
 
 use super::question::{OperandState, Question};
-use crate::base::{Side, TileSize, Work};
+use crate::base::{DeviceSet, Side, TileSize, Work};
 use crate::model::exec::device_s;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::{Choice, Fetch, Product};
@@ -29,9 +29,13 @@ pub(super) enum Uploads {
 pub(super) struct Offload<'a> {
     q: &'a Question<'a>,
     machine: &'a Rates,
-    /// Number of devices that the call uses.
+    /// The devices that the call uses.
+    devices: DeviceSet,
+    /// How many these are.
     used: usize,
-    /// The rates of each device while all of them transfer at once.
+    /// Bytes of memory of the one that has the least.
+    memory: usize,
+    /// The rates of a device of mean speed while all of them transfer at once.
     rates: DeviceRates,
     /// Bytes of the largest operand, which is distributed over the devices. Each device needs all other operands.
     largest: usize,
@@ -40,16 +44,19 @@ pub(super) struct Offload<'a> {
 }
 
 impl<'a> Offload<'a> {
-    /// The call on `used` devices; `used` is at least one.
-    pub(super) fn new(q: &'a Question<'a>, machine: &'a Rates, used: usize) -> Offload<'a> {
+    /// The call on these devices, at least one.
+    pub(super) fn new(q: &'a Question<'a>, machine: &'a Rates, devices: DeviceSet) -> Offload<'a> {
+        let (used, memory) = (devices.len(), q.memory_of(&devices));
         let largest = q.operands.iter().map(|o| o.bytes).max().unwrap_or(0);
         Offload {
             q,
             machine,
+            devices,
             used,
-            rates: machine.among(used),
+            memory,
+            rates: machine.among(&devices),
             largest,
-            stays: largest as f64 / used as f64 <= USABLE * q.memory as f64,
+            stays: largest as f64 / used as f64 <= USABLE * memory as f64,
         }
     }
 
@@ -57,7 +64,7 @@ impl<'a> Offload<'a> {
     pub(super) fn fits(&self) -> bool {
         let all: usize = self.q.operands.iter().map(|o| o.bytes).sum();
         let share = (all - self.largest) as f64 + self.largest as f64 / self.used as f64;
-        share <= USABLE * self.q.memory as f64
+        share <= USABLE * self.memory as f64
     }
 
     /// The given tile, or the best one, and the predicted seconds of the call with that tile: by the timeline of its plan
@@ -77,7 +84,7 @@ impl<'a> Offload<'a> {
                 .iter()
                 .map(|o| self.moved_of(o, uploads))
                 .collect();
-            planner.choice(self.used, tile, &moved)
+            planner.choice(&self.devices, tile, &moved)
         });
         let mut choice = planned.unwrap_or_else(closed_form);
         // One thread issues all tasks, so the last device gets its first task after all other devices got theirs.
@@ -86,7 +93,7 @@ impl<'a> Offload<'a> {
         choice.seconds += self.machine.call_s
             + issue
             + self.locked(uploads)
-            + self.moved()
+            + self.moved(uploads)
             + self.looks()
             + beyond;
         choice
@@ -127,7 +134,7 @@ impl<'a> Offload<'a> {
                 tile,
                 seconds: product.seconds(tile.longest()),
             },
-            None => product.select(self.q.memory),
+            None => product.select(self.memory),
         }
     }
 
@@ -192,17 +199,18 @@ impl<'a> Offload<'a> {
         let operands = self.q.operands.iter();
         let bytes = operands.map(|o| o.unpinned as f64 * self.share(o, uploads));
         // Every live context makes page-locking slower, whether the call uses its device or not.
-        bytes.sum::<f64>() / self.machine.pin.of(self.q.devices)
+        bytes.sum::<f64>() / self.machine.pin.of(self.q.devices.len())
     }
 
-    /// Seconds of copying inputs from device to device.
-    fn moved(&self) -> f64 {
+    /// Seconds of copying inputs from device to device, which later calls share as they share uploads.
+    fn moved(&self, uploads: Uploads) -> f64 {
         if self.q.exceeds() {
             // The timeline counts these copies.
             return 0.0;
         }
         let read = self.q.operands.iter().filter(|o| o.read);
-        read.map(|o| self.rates.p2p.time(self.lacking(o))).sum()
+        read.map(|o| self.rates.p2p.time(self.lacking(o)) * self.share(o, uploads))
+            .sum()
     }
 
     /// Bytes of an operand that must come from another device, for the device that lacks most of them.
@@ -213,13 +221,12 @@ impl<'a> Offload<'a> {
             1
         };
         let needed = o.resident / parts;
-        let on = if self.used == 1 {
-            o.on.get(self.q.prefer..=self.q.prefer)
-        } else {
-            o.on.get(..self.used)
-        };
-        let least = on.and_then(|on| on.iter().min());
-        least.map_or(0.0, |&n| needed.saturating_sub(n) as f64)
+        if o.on.is_empty() {
+            return 0.0;
+        }
+        let on = self.devices.ids().map(|id| o.on.get(id.index()));
+        let least = on.map(|on| on.copied().unwrap_or(0)).min();
+        least.map_or(0.0, |n| needed.saturating_sub(n) as f64)
     }
 
     /// Seconds that the CPU waits to read results: for a small result within the call, for a larger one in a page

@@ -1,6 +1,6 @@
 //! What is asked before a call, and what must be known for that.
 
-use crate::base::{TileSize, Work};
+use crate::base::{DeviceId, DeviceSet, TileSize, Work};
 use crate::model::select::{Choice, Fetch};
 
 /// `SEMCACHE_OFFLOAD`.
@@ -52,11 +52,16 @@ pub struct OperandState<'a> {
 
 /// Predicts a call of level 3 by the timeline of its plan.
 pub trait Planner: std::fmt::Debug {
-    /// Whether the operands exceed the memory of all devices together.
+    /// Whether the operands exceed the memory of every device.
     fn exceeds(&self) -> bool;
-    /// The tile and the seconds of the call on this many devices, `moved` being how much of each operand has to be sent and
+    /// The tile and the seconds of the call on these devices, `moved` being how much of each operand has to be sent and
     /// written back. With `tile`, that tile. `None`: one task, or more than can be looked at in time.
-    fn choice(&self, devices: usize, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Choice>;
+    fn choice(
+        &self,
+        devices: &DeviceSet,
+        tile: Option<TileSize>,
+        moved: &[Fetch],
+    ) -> Option<Choice>;
 }
 
 /// What the model needs to know of a call.
@@ -66,12 +71,12 @@ pub struct Question<'a> {
     pub work: Work,
     /// The operands in the order of the kernel.
     pub operands: &'a [OperandState<'a>],
-    /// Number of devices that can be used now: those with the lowest numbers.
-    pub devices: usize,
+    /// The devices that can be used now, by their speed for this call.
+    pub devices: DeviceSet,
     /// The device for a call that uses only one.
-    pub prefer: usize,
-    /// Bytes of memory of each device.
-    pub memory: usize,
+    pub prefer: DeviceId,
+    /// Bytes of memory of each device; if there are more devices, they have as much as the last one.
+    pub memory: &'a [usize],
     /// The user's choice (`SEMCACHE_OFFLOAD`).
     pub mode: Mode,
     /// The user's tile size (`SEMCACHE_TILE`), if set.
@@ -81,7 +86,14 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Whether the operands exceed the memory of all devices together.
+    /// Bytes of memory of the device of a set that has the least.
+    pub(super) fn memory_of(&self, devices: &DeviceSet) -> usize {
+        let of = |id: DeviceId| self.memory.get(id.index()).or(self.memory.last());
+        let each = devices.ids().filter_map(of);
+        each.min().copied().unwrap_or(usize::MAX)
+    }
+
+    /// Whether the operands exceed the memory of every device.
     pub(super) fn exceeds(&self) -> bool {
         self.planner.is_some_and(|p| p.exceeds())
     }

@@ -1,8 +1,9 @@
 //! Decisions between host and devices, on the machines that the rates were measured on.
 
 use super::*;
-use crate::base::Dtype;
+use crate::base::{DeviceId, Dtype};
 use crate::model::HostRates;
+use crate::model::exec::by_speed;
 use crate::model::select::Fetch;
 
 fn h200() -> Rates {
@@ -38,9 +39,9 @@ fn ask<'a>(work: Work, operands: &'a [OperandState<'a>]) -> Question<'a> {
     Question {
         work,
         operands,
-        devices: 1,
-        prefer: 0,
-        memory: 140 << 30,
+        devices: DeviceSet::equal(1),
+        prefer: DeviceId(0),
+        memory: &[140 << 30],
         mode: Mode::Auto,
         tile: None,
         planner: None,
@@ -50,7 +51,7 @@ fn decided(q: &Question<'_>) -> Decision {
     decide(q, &h200(), &Floor::default())
 }
 fn seconds(q: &Question<'_>, uploads: Uploads) -> f64 {
-    Offload::new(q, &h200(), 1)
+    Offload::new(q, &h200(), DeviceSet::equal(1))
         .choice(q.tile.map(TileSize::square), uploads)
         .seconds
 }
@@ -113,7 +114,7 @@ fn large_products_offload_also_cold() {
         };
         assert!(predicted_s < host_s && tile.n < 8192);
         let eight = Question {
-            devices: 8,
+            devices: DeviceSet::equal(8),
             ..ask(work, &o)
         };
         assert!(offloads(&eight));
@@ -195,7 +196,7 @@ fn triangles_are_decided_like_products() {
             Decision::Host(why) => panic!("{kind:?} {why:?}"),
         };
         // No byte moves, so the time is the kernel's and the call's own.
-        let kernel = device_s(&work, &h200().device);
+        let kernel = device_s(&work, h200().of(DeviceId(0)));
         let over = seconds(&there) - kernel;
         assert!((0.0..1e-4).contains(&over), "{kind:?} {over}");
         // If no operand is resident, every byte of the matrices moves, and of triangles half.
@@ -233,11 +234,11 @@ fn half_the_work_on_half_the_matrix_takes_less_than_a_product() {
     let o = [input(b), in_place(b, 0.0)];
     let devices = |work| {
         let q = Question {
-            devices: 8,
+            devices: DeviceSet::equal(8),
             ..ask(work, &o)
         };
         match decided(&q) {
-            Decision::Offload { devices, .. } => devices,
+            Decision::Offload { devices, .. } => devices.len(),
             Decision::Host(_) => 0,
         }
     };
@@ -262,7 +263,7 @@ fn the_floor() {
     };
     assert_eq!(decided(&never), Decision::Host(Reason::Off));
     let none = Question {
-        devices: 0,
+        devices: DeviceSet::NONE,
         ..always
     };
     assert_eq!(decided(&none), Decision::Host(Reason::NoDevice));
@@ -390,7 +391,7 @@ impl Planner for Fixed {
         self.exceeds
     }
 
-    fn choice(&self, _: usize, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Choice> {
+    fn choice(&self, _: &DeviceSet, tile: Option<TileSize>, moved: &[Fetch]) -> Option<Choice> {
         assert_eq!(
             moved.iter().map(|m| m.get).collect::<Vec<_>>(),
             [1.0, 1.0, 0.0]
@@ -412,7 +413,7 @@ fn the_timelines_prediction_counts() {
         for seconds in [0.2, 0.3, 1.0] {
             let planner = Fixed { seconds, exceeds };
             let q = Question {
-                memory: if exceeds { 2 << 30 } else { 80 << 30 },
+                memory: if exceeds { &[2 << 30] } else { &[80 << 30] },
                 planner: Some(&planner),
                 ..ask(Work::gemm(Dtype::D, n, n, n), &o)
             };
@@ -443,11 +444,11 @@ fn the_users_tile_is_kept() {
 fn more_devices_only_where_they_pay() {
     let eight = |work, o: &[OperandState<'_>]| {
         let q = Question {
-            devices: 8,
+            devices: DeviceSet::equal(8),
             ..ask(work, o)
         };
         match decided(&q) {
-            Decision::Offload { devices, .. } => devices,
+            Decision::Offload { devices, .. } => devices.len(),
             Decision::Host(_) => 0,
         }
     };
@@ -466,17 +467,54 @@ fn more_devices_only_where_they_pay() {
     let mut o = gemv_operands(32768);
     o[0] = resident(o[0]);
     assert_eq!(eight(gemv(32768), &o), 8);
-    // Only one device has the matrix: one use is not worth copying it to others.
+    // Only one device has the matrix: one use is not worth copying it to others, many uses are.
     let whole = [o[0].bytes, 0, 0, 0, 0, 0, 0, 0];
     o[0].on = &whole;
     assert_eq!(eight(gemv(32768), &o), 1);
+    o[0].seen = 100;
+    assert_eq!(eight(gemv(32768), &o), 8);
     // Mode `always` uses all devices.
     let q = Question {
-        devices: 8,
+        devices: DeviceSet::equal(8),
         mode: Mode::Always,
         ..ask(gemv(100), &o)
     };
-    assert!(matches!(decided(&q), Decision::Offload { devices: 8, .. }));
+    let eight = matches!(decided(&q), Decision::Offload { devices, .. } if devices.len() == 8);
+    assert!(eight);
+}
+
+/// On Makalu a product of doubles runs on the two K40, and on all four where that is faster by more than the TITAN X's share.
+/// One whose operands are on a TITAN X stays there only if it is small.
+#[test]
+fn unequal_devices_are_used_where_they_shorten_a_call() {
+    let model = crate::topology::preset("makalu").expect("a preset");
+    let rates = Rates::modelled(&model, HostRates::of_cores(16));
+    let devices = |n: usize, dtype, there: Option<usize>| {
+        let (work, bytes) = (Work::gemm(dtype, n, n, n), n * n * dtype.size());
+        let mut on = [0; 4];
+        let mut o = [input(bytes), input(bytes), output(bytes, 0.0)];
+        if let Some(device) = there {
+            on[device] = bytes;
+            o = o.map(|o| OperandState {
+                on: &on,
+                ..resident(o)
+            });
+        }
+        let q = Question {
+            devices: by_speed(&work, &rates, 4),
+            prefer: DeviceId::at(there.unwrap_or(0)),
+            ..ask(work, &o)
+        };
+        match decide(&q, &rates, &Floor::default()) {
+            Decision::Offload { devices, .. } => devices.ids().map(|id| id.0).collect(),
+            Decision::Host(_) => Vec::new(),
+        }
+    };
+    assert_eq!(devices(16384, Dtype::D, None), [0, 1, 2, 3]);
+    assert_eq!(devices(16384, Dtype::S, None), [2, 3, 0, 1]);
+    assert_eq!(devices(500, Dtype::D, Some(0)), [0]);
+    assert_eq!(devices(4096, Dtype::D, Some(2)), [0, 1, 2, 3]);
+    assert_eq!(devices(500, Dtype::S, Some(3)), [3]);
 }
 
 #[test]
@@ -485,6 +523,7 @@ fn page_locking_is_part_of_the_first_use() {
     let b = n * n * 8;
     let work = Work::gemm(Dtype::D, n, n, n);
     let time = |unpinned, seen, devices| {
+        let devices = DeviceSet::equal(devices);
         let a = OperandState {
             unpinned,
             seen,
@@ -530,7 +569,7 @@ fn what_does_not_fit_is_sent_every_time() {
     let fits = ask(gemv(n), &o);
     assert!(offloads(&fits));
     let small = Question {
-        memory: 1 << 30,
+        memory: &[1 << 30],
         ..fits
     };
     assert!(!offloads(&small));

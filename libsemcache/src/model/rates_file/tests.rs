@@ -1,8 +1,7 @@
 //! What a file of rates may say.
 
 use super::*;
-use crate::base::Dtype;
-use crate::base::Work;
+use crate::base::{DeviceId, DeviceSet, Dtype, Work};
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 
 fn h100() -> Rates {
@@ -70,10 +69,13 @@ fn sections_and_lists() {
     let rates = given.expect("a good file").over(h100());
     // Of two totals the second holds for four and eight devices, too.
     assert_eq!(rates.h2d_all, Total([50e9, 60e9, 60e9, 60e9]));
-    assert_eq!(rates.device.runs, RunShares([0.5, 0.6, 0.7, 0.8, 1.0]));
-    assert_eq!((rates.task_s, rates.device.launch_s), (5e-6, 4e-6));
-    assert_eq!(rates.device.gemm(Dtype::D).peak_flops, 6e13);
-    assert_eq!(rates.device.gemm(Dtype::D).half_size, 16.0);
+    assert_eq!(
+        rates.of(DeviceId(0)).runs,
+        RunShares([0.5, 0.6, 0.7, 0.8, 1.0])
+    );
+    assert_eq!((rates.task_s, rates.of(DeviceId(0)).launch_s), (5e-6, 4e-6));
+    assert_eq!(rates.of(DeviceId(0)).gemm(Dtype::D).peak_flops, 6e13);
+    assert_eq!(rates.of(DeviceId(0)).gemm(Dtype::D).half_size, 16.0);
     assert_eq!(rates.host.gemm_flops, [4e12, 2e12, 4e12, 2e12]);
 }
 
@@ -189,9 +191,9 @@ fn predicted(n: usize, rates: &Rates) -> (f64, f64) {
     let question = Question {
         work: Work::gemm(Dtype::D, n, n, n),
         operands: &operands,
-        devices: 2,
-        prefer: 0,
-        memory: 60 << 30,
+        devices: DeviceSet::equal(2),
+        prefer: DeviceId(0),
+        memory: &[60 << 30],
         mode: Mode::Always,
         tile: None,
         planner: None,

@@ -1,7 +1,7 @@
 //! The strips of products.
 
 use super::*;
-use crate::base::TileSize;
+use crate::base::{DeviceSet, TileSize};
 use crate::plan::tiling::{Order, Tiling};
 use crate::plan::{Part, tilings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,8 +155,8 @@ fn strips_move_with_their_plan() {
         in_core: false,
     });
     let plan = lower(&p, &machine);
-    let mut moved = plan.clone();
-    moved.move_to(DeviceId(2));
+    machine.devices = DeviceSet::only(DeviceId(2));
+    let moved = lower(&p, &machine);
     for (here, there) in plan.tasks.iter().zip(&moved.tasks) {
         assert_eq!(there.device, DeviceId(2));
         let second = |plan: &Plan, t: &Task| plan.strips.around(t.device, &t.parts[1]);

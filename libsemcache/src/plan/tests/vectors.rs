@@ -74,3 +74,41 @@ fn rotations_equal_the_whole() {
         }
     }
 }
+
+#[test]
+fn devices_compute_their_parts_of_vectors() {
+    use Routine::{Asum, Axpby, Axpy, Copy, Dot, Dotc, Iamax, Nrm2, RealScal, Rot, Scal, Swap};
+    let owners = [(7, 2), (8, 0), (40, 1), (61, 2)].map(|(end, device)| Owned {
+        end,
+        device: DeviceId(device),
+    });
+    for dtype in Dtype::ALL {
+        for routine in [
+            Axpy, Axpby, Scal, RealScal, Copy, Swap, Rot, Dot, Dotc, Nrm2, Asum,
+        ] {
+            let mut p = vectors(routine, dtype, 61, (false, false));
+            // Elements with gaps between them are not divided.
+            let two = p.operands.len() == 2;
+            let machine = resources(3, 8, PLENTY);
+            assert_eq!(by_owners(&p, &machine, &owners).is_none(), two);
+            p.operands.iter_mut().for_each(|v| v.ld = 1);
+            let plan = by_owners(&p, &machine, &owners).expect("parts of the vectors");
+            check(&p, &plan, 3);
+            let devices: Vec<u8> = plan.tasks.iter().map(|t| t.device.0).collect();
+            assert_eq!(devices, [2, 0, 1, 2]);
+            // Parts that do not fit are cut.
+            let few = resources(3, 8, 4 * 10 * dtype.size() * p.operands.len());
+            let plan = by_owners(&p, &few, &owners).expect("pieces");
+            assert_eq!(plan.tasks.len(), 1 + 1 + 4 + 3);
+            check(&p, &plan, 3);
+            for wrong in [&owners[..3], &[], &[owners[1], owners[0], owners[3]]] {
+                assert_eq!(by_owners(&p, &machine, wrong), None);
+            }
+            p.operands[0].reversed = true;
+            assert_eq!(by_owners(&p, &machine, &owners), None);
+        }
+        // The indices of the largest elements of two parts do not tell which of these is larger.
+        let p = vectors(Iamax, dtype, 61, (false, false));
+        assert_eq!(by_owners(&p, &resources(3, 8, PLENTY), &owners), None);
+    }
+}

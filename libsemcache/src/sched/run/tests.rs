@@ -77,9 +77,10 @@ impl Product {
 
     /// Runs a plan out of core. Returns the rows of each piece of C that was written back.
     fn run(&self, plan: &Plan) -> Vec<usize> {
-        let rates = Rates::h200(HostRates::of_cores(4)).device;
+        let rates = Rates::h200(HostRates::of_cores(4));
+        let devices = DeviceSet::equal(self.cache.backend().devices().len());
         let (cache, problem, operands) = (&self.cache, &self.problem, &self.operands);
-        let tiles = make_room(cache, problem, plan, operands, &rates).expect("room");
+        let tiles = make_room(cache, problem, plan, operands, (&devices, &rates)).expect("room");
         assert!(tiles.is_some(), "the operands fit");
         let mut streamed = StreamedWriteBack::new(plan, &[2], true);
         let tiles = tiles.as_ref();
@@ -179,9 +180,10 @@ fn what_an_earlier_call_left_stays_if_that_is_worth_it() {
             product.problem.operands[i].cols = product.problem.n;
         }
         let plan = lower(&product.problem, &Resources::new(1, 16, memory));
-        let rates = Rates::h200(HostRates::of_cores(4)).device;
+        let rates = Rates::h200(HostRates::of_cores(4));
+        let on = (&DeviceSet::equal(1), &rates);
         let (cache, problem) = (&product.cache, &product.problem);
-        let tiles = make_room(cache, problem, &plan, &product.operands, &rates);
+        let tiles = make_room(cache, problem, &plan, &product.operands, on);
         assert!(tiles.is_ok_and(|tiles| tiles.is_some()));
         assert_eq!(held(&product) == whole.bytes(), stays, "{memory}");
         product.run(&plan);
