@@ -232,31 +232,49 @@ impl Gathered {
     }
 
     /// The devices that hold parts of the vectors of a call of level 1, if copying the parts to one device would take longer
-    /// than a kernel on each of these devices.
+    /// than a kernel on each of these devices, and what each lacks is little.
     fn owners(&self, cache: &Cache, item: &Item<'_>, rates: &DeviceRates) -> Vec<Owned> {
         let p = &item.problem;
-        let lacking = |s: &Sum| s.resident - s.on.iter().max().map_or(0, |&on| on.min(s.resident));
-        let lacking: usize = self.sums.iter().map(lacking).sum();
-        if lacking == 0 || !plan::divides(p) {
+        // Of a vector that is only overwritten no byte is copied.
+        let read = || (0..p.operands.len()).filter(|&i| p.fetches(i));
+        let lacking = |i: usize| {
+            let Sum { resident, on, .. } = &self.sums[i];
+            resident.saturating_sub(on.iter().max().copied().unwrap_or(0))
+        };
+        let gathered: usize = read().map(lacking).sum();
+        if gathered == 0 || !plan::divides(p) {
             return Vec::new();
         }
-        // The written vector, if there is one, stays where it is.
-        let written = (0..p.operands.len()).rfind(|&i| p.access(i) != Access::Read);
-        let at = written.unwrap_or(0);
-        let Some(block) = item.blocks[at] else {
+        let owners = |i: usize| -> Vec<Owned> {
+            let Some(block) = item.blocks[i] else {
+                return Vec::new();
+            };
+            let place = item.places[i].counted_from(block.start).span();
+            let found = cache.owners(block.id, place).into_iter();
+            let owned = found.map(|(end, device)| Owned {
+                end: (end - place.start) / p.dtype.size(),
+                device,
+            });
+            owned.collect()
+        };
+        // A vector that is written as well stays where it is.
+        let Some(at) = read().max_by_key(|&i| (p.access(i) != Access::Read, lacking(i))) else {
             return Vec::new();
         };
-        let place = item.places[at].counted_from(block.start).span();
-        let found = cache.owners(block.id, place);
+        let found = owners(at);
+        let everywhere = |s: &Sum| {
+            let on = |o: &Owned| s.on.get(o.device.index()).copied().unwrap_or(0);
+            found.iter().all(|o| on(o) >= s.bytes)
+        };
+        let others = read().filter(|&i| i != at && !everywhere(&self.sums[i]));
+        let moved: usize = others.map(|i| elsewhere(&found, &owners(i), p.m)).sum();
         let kernels_s = found.len() as f64 * (rates.launch_s + rates.p2p.latency_s);
-        if rates.p2p.time(lacking as f64) <= kernels_s {
-            return Vec::new();
+        let little = moved * p.dtype.size() <= gathered / 8;
+        if little && rates.p2p.time(gathered as f64) > kernels_s {
+            found
+        } else {
+            Vec::new()
         }
-        let owned = found.iter().map(|&(end, device)| Owned {
-            end: (end - place.start) / p.dtype.size(),
-            device,
-        });
-        owned.collect()
     }
 
     /// The prediction error, in seconds, that earlier uses of these blocks lead to expect.
@@ -268,6 +286,24 @@ impl Gathered {
         };
         self.reaches.iter().map(of).sum()
     }
+}
+
+/// How many of `len` elements one list of owners gives to another device than the other list does.
+fn elsewhere(one: &[Owned], other: &[Owned], len: usize) -> usize {
+    let at = |owners: &[Owned], element: usize| {
+        let owned = owners.iter().find(|o| o.end > element);
+        owned.map_or((len, None), |o| (o.end, Some(o.device)))
+    };
+    let (mut start, mut found) = (0, 0);
+    while start < len {
+        let ((end, a), (other_end, b)) = (at(one, start), at(other, start));
+        let end = end.min(other_end).clamp(start + 1, len);
+        if a != b {
+            found += end - start;
+        }
+        start = end;
+    }
+    found
 }
 
 impl Reach {

@@ -130,7 +130,13 @@ impl Planner for Planned<'_> {
         if exceeds(self.policy.memory_of(devices), self.problem) {
             return self.out_of_core(devices);
         }
-        let key = Key::new(self.problem, devices, self.rates, tile, moved);
+        let key = Key::new(
+            self.problem,
+            (devices, self.policy.memory_of(devices)),
+            self.rates,
+            tile,
+            moved,
+        );
         let known = self.policy.tilings().get(&key, self.rates);
         let chosen = known.unwrap_or_else(|| {
             let found = self.in_core(devices, tile, moved);
@@ -200,7 +206,13 @@ fn chosen(
     problem: &Problem,
     resources: &Resources,
 ) -> Option<Chosen> {
-    let key = Key::new(problem, &resources.devices, rates, None, &[]);
+    let key = Key::new(
+        problem,
+        (&resources.devices, resources.memory),
+        rates,
+        None,
+        &[],
+    );
     if let Some(known) = policy.tilings().get(&key, rates) {
         return known;
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use crate::base::{DeviceSet, Dtype, Form, Op, Routine, TileSize};
+use crate::base::{DeviceId, DeviceSet, Dtype, Form, Op, Routine, TileSize};
 use crate::model::rates::Rates;
 use crate::model::select::{Choice, Fetch};
 use crate::plan::{Problem, Tiling};
@@ -23,9 +23,10 @@ pub(super) struct Key {
     ops: (Op, Op),
     sizes: [usize; 3],
     overwrites: bool,
-    devices: usize,
-    /// The kind of the fastest of them. The others follow from it and from their number.
-    kind: usize,
+    /// The kind of each device.
+    devices: SmallVec<[u8; 8]>,
+    /// The memory of the device that has the least.
+    memory: usize,
     tile: Option<TileSize>,
     /// For each operand, sixteenths of it that are sent, and that are written back.
     moved: SmallVec<[(u32, u32); 3]>,
@@ -34,7 +35,7 @@ pub(super) struct Key {
 impl Key {
     pub(super) fn new(
         problem: &Problem,
-        devices: &DeviceSet,
+        (devices, memory): (&DeviceSet, usize),
         rates: &Rates,
         tile: Option<TileSize>,
         moved: &[Fetch],
@@ -47,12 +48,16 @@ impl Key {
             ops: (problem.op_a, problem.op_b),
             sizes: [problem.m, problem.n, problem.k],
             overwrites: problem.beta.is_zero(),
-            devices: devices.len(),
-            kind: rates.kinds.kind(devices.id(0)),
+            devices: devices.ids().map(|id| kind(rates, id)).collect(),
+            memory,
             tile,
             moved: moved.iter().map(|m| (class(m.get), class(m.set))).collect(),
         }
     }
+}
+
+fn kind(rates: &Rates, device: DeviceId) -> u8 {
+    u8::try_from(rates.kinds.kind(device)).unwrap_or(u8::MAX)
 }
 
 /// What was chosen for a call.
@@ -94,7 +99,8 @@ impl Tilings {
 
 /// The rates that decide between tilings.
 fn of(key: &Key, rates: &Rates) -> [f64; 3] {
-    let device = rates.kinds.of_kind(key.kind);
+    let fastest = key.devices.first().copied().unwrap_or(0);
+    let device = rates.kinds.of_kind(usize::from(fastest));
     let products = device.gemm(key.dtype).peak_flops;
     [products, device.h2d.bytes_per_s, device.d2h.bytes_per_s]
 }
@@ -123,7 +129,8 @@ mod tests {
         let known = Rates::h200(HostRates::of_cores(4));
         let key = |devices, get| {
             let moved = [Fetch { get, set: 0.0 }];
-            Key::new(&problem, &DeviceSet::equal(devices), &known, None, &moved)
+            let devices = DeviceSet::equal(devices);
+            Key::new(&problem, (&devices, 1 << 30), &known, None, &moved)
         };
         let mut rates = known;
         let choice = Choice {

@@ -8,7 +8,7 @@ use crate::base::{AllocId, DeviceId, Interval, Rect};
 impl Cache {
     /// The devices that hold pieces of an interval of an allocation, in the order of the pieces, each with the end of its
     /// piece. Bytes that no device holds belong to the piece before them, or to the first one, and bytes that several devices
-    /// hold to the piece that begins first. Empty if no device holds any, or one holds them all.
+    /// hold to the piece that begins first. Pieces with gaps count as held by no device. Empty if no device holds any, or one holds them all.
     #[must_use]
     pub fn owners(&self, id: AllocId, all: Interval) -> Vec<(usize, DeviceId)> {
         let state = self.lock();
@@ -19,7 +19,8 @@ impl Cache {
         let mut held: Vec<(Interval, DeviceId)> = Vec::new();
         for (_, r) in e.dir.replicas() {
             let pieces = r.valid.common(&rect);
-            held.extend(pieces.iter().map(|piece| (piece.span(), r.device)));
+            let pieces = pieces.iter().filter(|piece| piece.is_interval());
+            held.extend(pieces.map(|piece| (piece.span(), r.device)));
         }
         drop(state);
         owners(held, all)

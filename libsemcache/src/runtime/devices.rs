@@ -13,11 +13,15 @@ use crate::device::sim::{self, SimConfig};
 pub(crate) trait Rising: Send + Sync {
     /// The machine. Its list of devices is complete; [`Backend::usable`] grows.
     fn backend(&'static self) -> &'static dyn Backend;
-    /// Brings the devices up; returns when no more will come.
+    /// Makes a device ready. Several threads may do this for different devices at the same time.
     ///
     /// # Errors
-    /// Why some did not.
-    fn bring_up(&self) -> Result<(), String>;
+    /// Why the device cannot be used.
+    fn make(&self, device: usize) -> Result<(), String>;
+    /// Lets calls use a device that is ready, as all before it may be used.
+    fn admit(&self, device: usize);
+    /// Gives back a device that is ready and will not be used.
+    fn discard(&self, device: usize);
     /// Whether copies to or from inaccessible pages take a slower path (staged) on some device.
     fn staged(&self) -> bool;
 }
@@ -26,8 +30,14 @@ impl Rising for CudaMachine {
     fn backend(&'static self) -> &'static dyn Backend {
         self
     }
-    fn bring_up(&self) -> Result<(), String> {
-        CudaMachine::bring_up(self).map_err(|e| e.to_string())
+    fn make(&self, device: usize) -> Result<(), String> {
+        CudaMachine::make(self, device).map_err(|e| e.to_string())
+    }
+    fn admit(&self, device: usize) {
+        CudaMachine::admit(self, device);
+    }
+    fn discard(&self, device: usize) {
+        CudaMachine::discard(self, device);
     }
     fn staged(&self) -> bool {
         CudaMachine::staged(self)

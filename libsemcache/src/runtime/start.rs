@@ -13,7 +13,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use once_cell::race::OnceBox;
@@ -44,8 +44,6 @@ const EXPECTED: Duration = Duration::from_millis(300);
 const WORTH: Duration = Duration::from_millis(10);
 /// How long a call that the host BLAS lacks waits for a device.
 const NO_HOST: Duration = Duration::from_secs(2);
-/// How often the background thread looks whether a device can be used.
-const POLL: Duration = Duration::from_micros(500);
 /// Stack of a start-up thread: enough for the driver and cuBLAS. Address space only; untouched pages cost no memory.
 const STACK: usize = 8 << 20;
 
@@ -243,27 +241,7 @@ fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Risi
     let Some(cache) = init::bring_up(config, backend) else {
         return;
     };
-    let bring_up = move || {
-        let begun = trace::now();
-        let up = machine.bring_up();
-        traced::step("contexts, cuBLAS and self-tests", begun);
-        up
-    };
-    let bring = spawn("semcache-up", bring_up);
-    let outcome = match bring {
-        Ok(thread) => {
-            while !thread.is_finished() && backend.usable() == 0 {
-                thread::sleep(POLL);
-            }
-            appear(config, cache, backend);
-            thread.join().unwrap_or_else(|payload| {
-                std::mem::forget(payload);
-                degrade(Degraded::Internal);
-                Err("bringing devices up failed inside semcache".into())
-            })
-        }
-        Err(_) => machine.bring_up(),
-    };
+    let outcome = bring_up(config, cache, machine);
     appear(config, cache, backend);
     if machine.staged() {
         degrade(Degraded::DmaSelfTest);
@@ -280,6 +258,51 @@ fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Risi
             ),
         });
     }
+}
+
+/// Brings the devices up: the first one, with which the runtime is published, then all others at the same time. Those from the
+/// first one that fails on are not used.
+///
+/// # Errors
+/// Why that one failed.
+fn bring_up(
+    config: &'static Config,
+    cache: &'static Cache,
+    machine: &'static dyn Rising,
+) -> Result<(), String> {
+    let make = move |device| {
+        // The end of the process waits for this thread.
+        if ending::ending() {
+            return Err("the process ends".into());
+        }
+        let begun = trace::now();
+        let made = machine.make(device);
+        traced::step("context, cuBLAS and self-test", begun);
+        made
+    };
+    make(0)?;
+    machine.admit(0);
+    appear(config, cache, machine.backend());
+    let others = 1..machine.backend().devices().len();
+    let begin = |device| (device, spawn("semcache-up", move || make(device)));
+    let begun: Vec<_> = others.map(begin).collect();
+    let mut outcome = Ok(());
+    for (device, thread) in begun {
+        let made = match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|payload| {
+                std::mem::forget(payload);
+                degrade(Degraded::Internal);
+                Err("bringing devices up failed inside semcache".into())
+            }),
+            Err(_) => make(device),
+        };
+        match made {
+            Ok(()) if outcome.is_ok() => machine.admit(device),
+            Ok(()) => machine.discard(device),
+            Err(why) => outcome = outcome.and(Err(why)),
+        }
+    }
+    outcome
 }
 
 /// Publishes the runtime if a device can be used.

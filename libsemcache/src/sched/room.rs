@@ -60,6 +60,7 @@ pub(super) fn make_room(
     let held = Held {
         cache,
         set,
+        plan,
         slot: slot(places.iter().map(|(_, rect)| rect)),
         known: places.iter().zip(0..).map(|(p, i)| (*p, i)).collect(),
         places: &places,
@@ -107,6 +108,7 @@ pub(super) fn make_room(
 struct Held<'a> {
     cache: &'a Cache,
     set: &'a DeviceSet,
+    plan: &'a Plan,
     /// Bytes of device memory for each tile.
     slot: usize,
     /// The tiles.
@@ -124,13 +126,15 @@ struct Slots {
 impl Held<'_> {
     /// Evicts what does not stay, and writes down what does. `others`: whether replicas that are no tiles may stay.
     fn make_room(&self, load: &mut Load, others: bool) -> Result<Slots, CacheError> {
+        // A device that the plan does not use needs no slot.
         let mut slots = Slots {
-            now: Vec::with_capacity(self.set.len()),
-            without: Vec::with_capacity(self.set.len()),
+            now: vec![0; self.set.len()],
+            without: vec![0; self.set.len()],
         };
+        let used = |device| self.plan.footprints.iter().any(|f| f.device == device);
         load.resident.clear();
         load.apart.clear();
-        for (d, device) in self.set.ids().enumerate() {
+        for (d, device) in self.set.ids().enumerate().filter(|(_, id)| used(*id)) {
             let tile = |id: AllocId, rect: &Rect| self.known.contains_key(&(id, *rect));
             let keep = |o: &Other| others && 2 * self.worth(o) >= o.memory;
             let held = self.cache.make_room(device, self.slot, &tile, &keep)?;
@@ -143,8 +147,8 @@ impl Held<'_> {
                 let valid = within.map(|(rect, tile)| (d, tile, other.valid.contains(rect)));
                 load.apart.extend(valid);
             }
-            slots.now.push(held.slots.min(MOST_SLOTS));
-            slots.without.push(held.most.min(MOST_SLOTS));
+            slots.now[d] = held.slots.min(MOST_SLOTS);
+            slots.without[d] = held.most.min(MOST_SLOTS);
         }
         Ok(slots)
     }

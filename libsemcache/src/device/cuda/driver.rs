@@ -127,6 +127,15 @@ pub(super) fn create_context(device: CUdevice) -> Result<CUcontext> {
     Ok(ctx)
 }
 
+/// Ends a context, and with it its streams, its memory and the handles that use it.
+///
+/// # Safety
+/// Nothing of the context is in use, and nothing will be used.
+#[expect(unsafe_code, reason = "a function of the driver")]
+pub(super) unsafe fn destroy_context(ctx: CUcontext) -> Result<()> {
+    call!(cuCtxDestroy_v2(ctx))
+}
+
 /// Makes a context current on the calling thread until dropped; then the former context is current again.
 #[derive(Debug)]
 pub(super) struct Current {

@@ -25,6 +25,7 @@ const DRIVER: &[&str] = &[
     "cuDeviceCanAccessPeer",
     "cuDeviceGetP2PAttribute",
     "cuCtxCreate_v2",
+    "cuCtxDestroy_v2",
     "cuCtxPushCurrent_v2",
     "cuCtxPopCurrent_v2",
     "cuCtxEnablePeerAccess",

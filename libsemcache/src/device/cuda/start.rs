@@ -1,6 +1,5 @@
 //! Start of the CUDA backend: the libraries and the list of GPUs, then a context per GPU.
 
-use std::panic::resume_unwind;
 use std::sync::atomic::Ordering;
 
 use log::debug;
@@ -19,14 +18,10 @@ use crate::base::{DeviceId, Link};
 use crate::device::api::{CELL_BYTES, Caps, Lane};
 use crate::device::host_memory::HostMemory;
 use crate::process::driver_scope::DriverScope;
-use crate::process::ending;
 use crate::process::loads::Loading;
 
 /// Bytes of a device's staging memory, for each direction.
 const RING: usize = 16 << 20;
-
-/// Stack of a thread that brings a GPU up: enough for the driver and cuBLAS.
-const STACK: usize = 8 << 20;
 
 fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
     move |s| CudaError::Refused(what, s.0)
@@ -129,39 +124,30 @@ fn link(device: CUdevice, peer: CUdevice) -> Link {
 }
 
 impl CudaMachine {
-    /// Makes contexts, streams and handles: the first GPU's, then those of all others at the same time. A GPU can be used as
-    /// soon as it and all before it are up. Ends at the first GPU that fails.
+    /// Brings up one GPU after the other. Ends at the first GPU that fails.
     ///
     /// # Errors
     /// Why the GPUs from that one on cannot be used.
     pub fn bring_up(&self) -> Result<(), CudaError> {
-        let first = self.one(0);
-        self.made(0, first)?;
-        // The end of the process waits for this thread.
-        if ending::ending() {
-            return Ok(());
-        }
-        std::thread::scope(|scope| {
-            let begin = |i| {
-                let thread = std::thread::Builder::new().stack_size(STACK);
-                (i, thread.spawn_scoped(scope, move || self.one(i)))
-            };
-            let others: Vec<_> = (1..self.gpus.len()).map(begin).collect();
-            for (i, thread) in others {
-                let made = match thread {
-                    Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                    Err(_) => self.one(i),
-                };
-                self.made(i, made)?;
-            }
-            Ok(())
-        })
+        (0..self.gpus.len()).try_for_each(|i| self.make(i).map(|()| self.admit(i)))
     }
 
-    /// Connects a GPU with those that are up, and lets calls use it.
-    fn made(&self, i: usize, made: Result<(Up, Queues), CudaError>) -> Result<(), CudaError> {
+    /// Makes the context, the streams and the handles of a GPU. Several threads may do this for different GPUs at the same time.
+    ///
+    /// # Errors
+    /// Why the GPU cannot be used.
+    pub fn make(&self, i: usize) -> Result<(), CudaError> {
+        let (up, queues) = self.one(i)?;
+        self.add(i, up, queues);
+        Ok(())
+    }
+
+    /// Lets calls use a GPU that has been made, as all before it may be used: connects it with these.
+    pub fn admit(&self, i: usize) {
         let _scope = DriverScope::new();
-        let (up, queues) = made?;
+        let Some(up) = self.up(i) else {
+            return;
+        };
         if let Ok(_current) = Current::enter(up.ctx.0) {
             for (j, peer) in self.gpus[..i].iter().enumerate() {
                 if self.caps[i].links[j] != Link::None
@@ -171,9 +157,17 @@ impl CudaMachine {
                 }
             }
         }
-        self.add(i, up, queues);
         self.usable.store(i + 1, Ordering::Release);
-        Ok(())
+    }
+
+    /// Gives back a GPU that has been made and will not be used: another process may be waiting for it.
+    pub fn discard(&self, i: usize) {
+        let _scope = DriverScope::new();
+        if let Some(up) = self.up(i) {
+            // SAFETY: calls use only GPUs that were admitted, so nothing of this context is in use, now or later.
+            #[expect(unsafe_code, reason = "ends a context")]
+            let _ = unsafe { driver::destroy_context(up.ctx.0) };
+        }
     }
 
     fn one(&self, i: usize) -> Result<(Up, Queues), CudaError> {

@@ -20,10 +20,14 @@ use crate::runtime::{self, Facts};
 use std::process::Output;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc;
+use std::thread;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// Simulated devices that come up one after the other; the one numbered `broken` and those after it fail.
+/// How many devices were ready and not used.
+static DISCARDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Simulated devices that come up slowly; the one numbered `broken` fails.
 #[derive(Debug)]
 struct Slow {
     sim: SimMachine,
@@ -52,19 +56,26 @@ impl Rising for Slow {
     fn backend(&'static self) -> &'static dyn Backend {
         self
     }
-    fn bring_up(&self) -> Result<(), String> {
+    fn make(&self, device: usize) -> Result<(), String> {
         eprintln!("bringing up");
-        for i in 0..self.sim.devices().len() {
-            if ending::ending() {
-                break;
-            }
-            thread::sleep(STEP);
-            if i == self.broken {
-                return Err("out of order".into());
-            }
-            self.up.store(i + 1, Ordering::Release);
+        // Devices with higher numbers are ready earlier.
+        let later = self.sim.devices().len() - device;
+        thread::sleep(if device == 0 {
+            STEP
+        } else {
+            STEP * later as u32
+        });
+        if device == self.broken {
+            return Err("out of order".into());
         }
         Ok(())
+    }
+    fn admit(&self, device: usize) {
+        assert_eq!(self.up.swap(device + 1, Ordering::AcqRel), device);
+    }
+    fn discard(&self, device: usize) {
+        assert!(device > self.broken);
+        DISCARDED.fetch_add(1, Ordering::Relaxed);
     }
     fn staged(&self) -> bool {
         false
@@ -251,6 +262,7 @@ fn some_that_do_not_come_up_are_said_once() {
         begin_with(|| Slow::open(3, 1));
         computed(product());
         assert_eq!((usable(), PHASES.get()), (1, Phase::Settled));
+        assert_eq!(DISCARDED.load(Ordering::Relaxed), 1);
     });
     assert_eq!(said(&output), "semcache: out of order; using 1 of 3 GPUs");
 }
@@ -350,7 +362,7 @@ fn the_end_waits_for_the_driver_but_not_for_all_devices() {
     let output = started(&[], || {
         begin_with(|| {
             while !ending::ending() {
-                thread::sleep(POLL);
+                thread::sleep(Duration::from_micros(500));
             }
             let machine = Slow::open(24, 99);
             eprintln!("opened");
