@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use semcache::base::counters::{Degraded, KEYS, WhyHost};
+use semcache::base::counters::{Degraded, KEYS, LeftOut, WhyHost};
 
 use crate::summary::Summary;
 
@@ -37,13 +37,16 @@ fn keys() -> String {
         (format!("{}{dot}{}", k.group, k.name), k.doc)
     });
     let reasons = WhyHost::ALL.iter().map(|w| (w.name().to_owned(), w.doc()));
+    let left_out = LeftOut::ALL.iter().map(|w| (w.name().to_owned(), w.doc()));
     let degraded = Degraded::ALL.iter().map(|d| (d.name().to_owned(), d.doc()));
     let mut text = "\
 # The report
 
 `SEMCACHE_REPORT=FILE`, or `semcache run --report FILE`, has each process write a JSON report as it ends. Its `version` is 2 and
 rises when a key is renamed, goes or changes its meaning; a new key does not change it. `devices` lists the devices that the
-process used, `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
+process used, each with the calls of which it ran a task (`calls`), its tasks, the bytes copied to it from the host (`h2d`), from it
+to the host (`d2h`) and to it from other devices (`p2p`), and the calls that ran on other devices only, by reason (`left_out`; calls
+that repeat an earlier one are not among these). `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
 (`host`), and those by reason (`why_host`). `semcache report FILE...` adds reports up and prints them as a table.
 `semcache report --keys` prints this page.
 "
@@ -51,6 +54,7 @@ process used, `calls` counts the calls of each routine: how many ran on devices 
     for (title, rows) in [
         ("Numbers", numbers.collect::<Vec<_>>()),
         ("Reasons in `why_host`", reasons.collect()),
+        ("Reasons in `left_out`", left_out.collect()),
         ("Features in `degraded`", degraded.collect()),
     ] {
         text += &format!("\n## {title}\n\n| name | meaning |\n|---|---|\n");

@@ -3,7 +3,8 @@
 # warning; semcache runs on a simulated device, the peers on a stand-in for NVIDIA's libraries, and each result is
 # checked; packed Octave and the packed programs run in an empty environment. The measured times have no meaning here.
 #
-#   bench.sh [--quick]     --quick: without the packed programs, of which NWChem, MUMPS and Linpack are installed or built
+#   bench.sh [--quick]     --quick: without packed Octave and the packed programs, of which NWChem, MUMPS and Linpack are installed
+#                          or built
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 dir=$(fresh bench)
@@ -54,6 +55,7 @@ rows=$(grep -cE '^\| d[a-z0-9]+ \| (300|515) \| (first|later) \| [12] \| .* \| [
 [ "$rows" = 24 ] || { cat predict/predict.md; fail "predict: $rows lines, not 24"; }
 if grep 'built-in rates' predict/bench.jsonl; then fail "the file of rates is not used"; fi
 say "rates: measured on the stand-in, and $rows predictions by them"
+[ "${1:-}" != --quick ] || { rm -rf "$dir/pack"; exit 0; }
 
 PACK_PRESET=0 "$ROOT/scripts/gpu-octave.sh" build "$dir/octave"
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/octave/gpu-octave.sh" run "$dir/octave.out" --quick --budget 100000 >octave.log 2>&1 ||
@@ -65,7 +67,6 @@ rows=$(grep -cE '^\| [^|]* \| [0-9]+ \| .* x \| - \| [1-9][0-9]*/[0-9]+ \|$' oct
 pairs octave gpu-octave.sh 7
 rm -rf "$dir/octave" "$dir/pack"
 say "packed Octave: $rows workloads as plainly"
-[ "${1:-}" != --quick ] || exit 0
 
 CFLAGS=-Werror PACK_PRESET=0 "$ROOT/scripts/gpu-programs.sh" build "$dir/programs"
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/programs/gpu-programs.sh" run "$dir/programs.out" --quick --rounds 1 --budget 100000 \

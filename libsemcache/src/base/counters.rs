@@ -1,16 +1,19 @@
 //! Counters: what the runtime counts during a run, from which the report is made.
 
 mod calls;
+pub mod devices;
 mod reasons;
 mod table;
 
 pub use calls::{Calls, MAX_ROUTINES, calls, host, offloaded};
+pub use devices::LeftOut;
 pub use reasons::{Degraded, WhyHost, degrade, degraded};
 pub use table::{COUNTERS, Counter, KEYS, Key, Values};
 
 /// Sets all counters to zero: a forked child reports its own calls only. Only stores to memory, so safe in the child.
 pub fn reset() {
     calls::reset();
+    devices::reset();
     reasons::forget_degraded();
     COUNTERS.reset();
 }

@@ -16,7 +16,8 @@ use super::checks::Item;
 use super::policy::{Policy, state};
 use super::sample::sample;
 use super::tiling::{self, Planned};
-use crate::base::counters::{COUNTERS, WhyHost};
+use crate::base::counters::{COUNTERS, LeftOut, WhyHost, devices};
+use crate::base::ids::MAX_DEVICES;
 use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, TileSize, Work};
 use crate::cache::call::Histories;
 use crate::cache::history::History;
@@ -24,7 +25,7 @@ use crate::cache::hot::OPERANDS;
 use crate::cache::{Cache, Residency};
 use crate::model::ab_probe::Where;
 use crate::model::amortisation::Use;
-use crate::model::decide::{Decision, Mode, OperandState, Planner, Question, Reason};
+use crate::model::decide::{self, Decision, Mode, OperandState, Planner, Question, Reason};
 use crate::model::exec;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::plan::{self, Access, Owned, Plan, Problem, Resources};
@@ -45,6 +46,8 @@ pub(super) struct Spread {
     prefer: DeviceId,
     /// The devices that compute a call of level 1 where its vectors lie.
     owners: Vec<Owned>,
+    /// Whether calls of this kind are divided among devices at all.
+    divides: bool,
     calls: usize,
     /// Predicted seconds of all calls together, without the prediction error of earlier uses.
     whole_s: f64,
@@ -106,6 +109,30 @@ impl Spread {
             look: self.rates.fault_s,
         };
         Some((plan, on, seconds))
+    }
+}
+
+/// Counts, for each device of the machine, a call with this plan, and why it has no part of it.
+pub(super) fn count(cache: &Cache, spread: &Spread, plan: &Plan) {
+    let mut tasks = [0; MAX_DEVICES];
+    for task in &plan.tasks {
+        tasks[task.device.index()] += 1;
+    }
+    let count = cache.backend().devices().len();
+    for (id, tasks) in (0..count).map(DeviceId::at).zip(tasks) {
+        let device = devices::on(id);
+        if tasks > 0 {
+            device.calls.add(1);
+            device.tasks.add(tasks);
+            continue;
+        }
+        device.left_out(if spread.usable.position(id).is_none() {
+            LeftOut::Starting
+        } else if spread.devices.position(id).is_some() || !spread.divides {
+            LeftOut::NoPart
+        } else {
+            LeftOut::Slower
+        });
     }
 }
 
@@ -418,6 +445,7 @@ pub(super) fn decide(
                 tile,
                 prefer,
                 owners,
+                divides: decide::most_devices(&work) > 1,
                 calls: items.len(),
                 whole_s: predicted_s - beyond_s,
                 rates,

@@ -18,7 +18,7 @@ use super::call::{Call, Outcome};
 use super::checks::Item;
 use super::{names, value};
 use crate::base::Value;
-use crate::base::counters::{self, COUNTERS};
+use crate::base::counters::{self, COUNTERS, devices};
 use crate::cache::Cache;
 use crate::cache::call::Made;
 use crate::cache::hot::Resident;
@@ -167,6 +167,7 @@ impl Known<'_> {
         // SAFETY: the kernel was made from the addresses that came with `resident`; only its scalars were changed, and
         // the address of the value, which is that of a cell taken for this call alone.
         let launched = unsafe { cache.again(&mut note_of.resident, &kernel) };
+        let device = devices::on(note_of.resident.device());
         let Ok(Some(launched)) = launched else {
             if let Some(cell) = cell {
                 cache.give_cell(cell);
@@ -199,6 +200,8 @@ impl Known<'_> {
         };
         COUNTERS.bytes.per_call.add(bytes);
         COUNTERS.cache.replayed.add(1);
+        device.calls.add(1);
+        device.tasks.add(1);
         Some(outcome)
     }
 }

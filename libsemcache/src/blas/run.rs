@@ -94,6 +94,7 @@ pub fn run(
                     seconds,
                     queued: (0.0, 0.0),
                 });
+                offload::count(cache, &spread, &plan);
                 carry_out(
                     cache,
                     item,

@@ -166,7 +166,7 @@ fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
 /// devices. Fewer devices whose memory does not hold a product's operands are no choice where all of them hold these: what the
 /// product would take on them is not predicted.
 fn best(q: &Question<'_>, machine: &Rates) -> (DeviceSet, Choice, f64) {
-    let worth = worth(&q.work);
+    let worth = most_devices(&q.work);
     // No plan uses more devices than the work is worth.
     let call = |devices: &DeviceSet| {
         let used = match devices.len().min(worth) {
@@ -243,7 +243,8 @@ pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
 }
 
 /// The largest number of devices that a plan would use.
-fn worth(work: &Work) -> usize {
+#[must_use]
+pub fn most_devices(work: &Work) -> usize {
     let routine = work.routine;
     let worth = match (routine.level(), routine.triangle().is_some(), work.side) {
         (3, true, Side::Left) => work.n / LEAST_PANEL,

@@ -17,6 +17,7 @@ use super::report::file::{is_main, publish};
 use super::report::{self, Device, Report};
 use super::started::get;
 use super::{init, underway};
+use crate::base::DeviceId;
 use crate::base::counters::{self, COUNTERS, WhyHost};
 use crate::blas::names;
 use crate::device::api::Caps;
@@ -98,7 +99,12 @@ pub fn write_report(more: &[(String, WhyHost, u64)]) {
     let mut report = Report {
         version: report::VERSION,
         pid,
-        devices: devices.into_iter().flatten().map(device).collect(),
+        devices: devices
+            .into_iter()
+            .flatten()
+            .enumerate()
+            .map(device)
+            .collect(),
         calls: counters::calls(&names::all()),
         counts: COUNTERS.values(),
         degraded: counters::degraded()
@@ -123,10 +129,17 @@ pub fn write_report(more: &[(String, WhyHost, u64)]) {
     publish(template, &report, is_main(config.main_pid, pid));
 }
 
-fn device(caps: &Caps) -> Device {
+fn device((i, caps): (usize, &Caps)) -> Device {
+    let did = counters::devices::on(DeviceId::at(i));
     Device {
         name: caps.name.clone(),
         kind: caps.kind.to_owned(),
         memory: caps.memory,
+        calls: did.calls.get(),
+        tasks: did.tasks.get(),
+        h2d: did.h2d.get(),
+        d2h: did.d2h.get(),
+        p2p: did.p2p.get(),
+        left_out: did.reasons(),
     }
 }

@@ -25,6 +25,54 @@ pub struct Device {
     pub kind: String,
     /// Bytes of device memory that the process may use.
     pub memory: usize,
+    /// Calls of which the device ran a task.
+    pub calls: u64,
+    /// Tasks that the device ran.
+    pub tasks: u64,
+    /// Bytes copied to the device from the host.
+    pub h2d: u64,
+    /// Bytes copied from the device to the host.
+    pub d2h: u64,
+    /// Bytes copied to the device from other devices.
+    pub p2p: u64,
+    /// Calls on other devices only, by the name of the reason ([`LeftOut::name`](crate::base::counters::LeftOut::name)). A call
+    /// that repeats an earlier one is not counted here.
+    pub left_out: BTreeMap<String, u64>,
+}
+
+impl Device {
+    /// Adds what another process did on its device of the same number.
+    fn add(&mut self, other: &Device) {
+        self.calls += other.calls;
+        self.tasks += other.tasks;
+        self.h2d += other.h2d;
+        self.d2h += other.d2h;
+        self.p2p += other.p2p;
+        for (why, n) in &other.left_out {
+            *self.left_out.entry(why.clone()).or_default() += n;
+        }
+    }
+
+    /// What it did, as text for people.
+    fn did(&self) -> String {
+        let mut text = format!(
+            "{} calls, {} tasks; {} from the host, {} to it, {} from other devices",
+            self.calls,
+            self.tasks,
+            human(self.h2d),
+            human(self.d2h),
+            human(self.p2p)
+        );
+        let why: Vec<String> = self
+            .left_out
+            .iter()
+            .map(|(w, n)| format!("{w} {n}"))
+            .collect();
+        if !why.is_empty() {
+            text += &format!("; left out: {}", why.join(", "));
+        }
+        text
+    }
 }
 
 /// What a process did, or several together.
@@ -75,8 +123,15 @@ impl Report {
         if self.version == 0 {
             (self.version, self.pid) = (other.version, other.pid);
         }
-        if self.devices.is_empty() {
-            self.devices.clone_from(&other.devices);
+        // Ranks of one job may have different devices: then those of the first that used any are shown.
+        let same = |a: &Device, b: &Device| (&a.name, &a.kind) == (&b.name, &b.kind);
+        let mut both = self.devices.iter().zip(&other.devices);
+        if both.all(|(a, b)| same(a, b)) {
+            for (mine, theirs) in self.devices.iter_mut().zip(&other.devices) {
+                mine.add(theirs);
+            }
+            let more = other.devices.iter().skip(self.devices.len());
+            self.devices.extend(more.cloned());
         }
         for (name, calls) in &other.calls {
             self.calls.entry(name.clone()).or_default().add(calls);
@@ -115,7 +170,13 @@ impl Report {
         let c = &self.counts;
         for d in &self.devices {
             let memory = human(d.memory as u64);
-            writeln!(out, "device    {} ({}, {memory})", d.name, d.kind)?;
+            writeln!(
+                out,
+                "device    {} ({}, {memory}): {}",
+                d.name,
+                d.kind,
+                d.did()
+            )?;
         }
         writeln!(
             out,
@@ -193,6 +254,11 @@ mod tests {
             name: name.to_owned(),
             kind: kind.to_owned(),
             memory,
+            calls: 3,
+            tasks: 12,
+            p2p: 2000,
+            left_out: [("slower".to_owned(), 5)].into(),
+            ..Device::default()
         };
         let mut report = Report {
             version: VERSION,
@@ -229,6 +295,10 @@ mod tests {
         assert_eq!(value["pid"], 42);
         assert_eq!(value["devices"][0]["memory"], 1 << 30);
         assert_eq!(value["devices"][1]["name"], "a \"b\"\\\n");
+        for key in ["calls", "tasks", "h2d", "d2h", "p2p"] {
+            assert!(value["devices"][0][key].is_number(), "{key}");
+        }
+        assert_eq!(value["devices"][0]["left_out"]["slower"], 5);
         assert_eq!(value["calls"]["dgemm"]["host"], 7);
         assert_eq!(value["calls"]["dgemm"]["why_host"]["predicted_slower"], 4);
         assert_eq!(value["calls"]["sdot"]["offloaded"], 1);

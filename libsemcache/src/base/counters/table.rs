@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Counter(AtomicU64::new(0))
     }
 
@@ -29,8 +29,11 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
-    fn reset(&self) {
-        self.0.store(0, Relaxed);
+    pub(super) fn reset(&self) {
+        // A store would make the counter's page present in memory.
+        if self.get() != 0 {
+            self.0.store(0, Relaxed);
+        }
     }
 }
 
