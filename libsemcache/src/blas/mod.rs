@@ -23,6 +23,7 @@ pub mod policy;
 pub mod replay;
 pub mod run;
 mod sample;
+mod spread;
 mod tiling;
 mod tilings;
 mod value;

@@ -1,4 +1,4 @@
-//! The offload decision: whether calls run on devices or on the host BLAS, and by which plan. Gathers what the model
+//! The offload decision: whether calls run on devices or on the host BLAS, and on which devices. Gathers what the model
 //! needs to know of the operands and asks the model.
 //!
 //! The products of a batch get one decision together, as one product that has the work of all. A single call is a batch
@@ -15,10 +15,10 @@ use super::asked::Asked;
 use super::checks::Item;
 use super::policy::{Policy, state};
 use super::sample::sample;
-use super::tiling::{self, Planned};
-use crate::base::counters::{COUNTERS, LeftOut, WhyHost, devices};
-use crate::base::ids::MAX_DEVICES;
-use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, TileSize, Work};
+use super::spread::Spread;
+use super::tiling::Planned;
+use crate::base::counters::{COUNTERS, WhyHost};
+use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, Work};
 use crate::cache::call::Histories;
 use crate::cache::history::History;
 use crate::cache::hot::OPERANDS;
@@ -27,114 +27,13 @@ use crate::model::ab_probe::Where;
 use crate::model::amortisation::Use;
 use crate::model::decide::{self, Decision, Mode, OperandState, Planner, Question, Reason};
 use crate::model::exec;
-use crate::model::rates::{DeviceRates, Rates};
-use crate::plan::{self, Access, Owned, Plan, Problem, Resources};
+use crate::model::rates::DeviceRates;
+use crate::plan::{self, Access, Owned};
 use crate::trace;
 
 /// Seconds that a batch on devices costs the calling thread for each product after the first: to look up its operands,
 /// plan and launch. (If the host runs the batch, only the look-up has been done: `host_decisions::LOOK_S`.)
 const EACH_S: f64 = 8e-6;
-
-/// The decision for calls that run on devices: which devices, which tile, and the predicted times.
-#[derive(Clone, Debug)]
-pub(super) struct Spread {
-    devices: DeviceSet,
-    /// All devices that can be used.
-    usable: DeviceSet,
-    tile: TileSize,
-    /// The device for work that is not distributed.
-    prefer: DeviceId,
-    /// The devices that compute a call of level 1 where its vectors lie.
-    owners: Vec<Owned>,
-    /// Whether calls of this kind are divided among devices at all.
-    divides: bool,
-    calls: usize,
-    /// Predicted seconds of all calls together, without the prediction error of earlier uses.
-    whole_s: f64,
-    /// The rates by which the decision was made.
-    pub(super) rates: Rates,
-}
-
-/// The predicted seconds of a call.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seconds {
-    /// The whole call, waiting included.
-    pub(super) whole: f64,
-    /// The calling thread's own part, without page-locking and packing.
-    pub(super) own: f64,
-    /// The page fault with which the CPU reads a result.
-    pub(super) look: f64,
-}
-
-impl Spread {
-    /// The plan of the call with index `i`, its devices, and its predicted time; `None` if the devices have no room for it.
-    /// If there are at least as many calls as devices, each call runs on one device, in order, so that the next batch of
-    /// the same shape finds its operands on the same devices; fewer calls are each cut over all chosen devices.
-    pub(super) fn plan(
-        &self,
-        policy: &Policy,
-        problem: &Problem,
-        i: usize,
-    ) -> Option<(Plan, DeviceSet, Seconds)> {
-        let (count, calls) = (self.devices.len(), self.calls);
-        let devices = if count > 1 && calls >= count {
-            let turn = (0..count).rfind(|&at| self.devices.cut(calls, at) <= i);
-            DeviceSet::only(self.devices.id(turn.unwrap_or(0)))
-        } else {
-            self.devices
-        };
-        let on = |devices| {
-            let plan = lower(
-                problem,
-                policy,
-                &self.rates,
-                devices,
-                self.tile,
-                self.prefer,
-            )?;
-            Some((plan, devices))
-        };
-        let by_owners = || {
-            let resources = Resources::new(0, 1, policy.memory_of(&self.usable));
-            let plan = plan::by_owners(problem, &resources, &self.owners)?;
-            Some((plan, self.usable))
-        };
-        // If the chosen devices have no room for the call, all usable devices together may have.
-        let (plan, on) = by_owners()
-            .or_else(|| on(devices))
-            .or_else(|| on(self.usable))?;
-        let seconds = Seconds {
-            whole: self.whole_s,
-            own: self.rates.call_s + self.rates.task_s * plan.tasks.len() as f64,
-            look: self.rates.fault_s,
-        };
-        Some((plan, on, seconds))
-    }
-}
-
-/// Counts, for each device of the machine, a call with this plan, and why it has no part of it.
-pub(super) fn count(cache: &Cache, spread: &Spread, plan: &Plan) {
-    let mut tasks = [0; MAX_DEVICES];
-    for task in &plan.tasks {
-        tasks[task.device.index()] += 1;
-    }
-    let count = cache.backend().devices().len();
-    for (id, tasks) in (0..count).map(DeviceId::at).zip(tasks) {
-        let device = devices::on(id);
-        if tasks > 0 {
-            device.calls.add(1);
-            device.tasks.add(tasks);
-            continue;
-        }
-        device.left_out(if spread.usable.position(id).is_none() {
-            LeftOut::Starting
-        } else if spread.devices.position(id).is_some() || !spread.divides {
-            LeftOut::NoPart
-        } else {
-            LeftOut::Slower
-        });
-    }
-}
 
 /// The operands of all calls at one position (A, B or C), added up.
 #[derive(Debug, Default)]
@@ -610,23 +509,4 @@ fn tell(asked: &Asked<'_>, decision: &Decision, probed: bool) {
         asked.on_host() * 1e6,
         operands.join(", ")
     );
-}
-
-/// The plan for these devices, if they have room.
-fn lower(
-    problem: &Problem,
-    policy: &Policy,
-    rates: &Rates,
-    devices: DeviceSet,
-    tile: TileSize,
-    prefer: DeviceId,
-) -> Option<Plan> {
-    let mut resources = tiling::resources(policy, rates, problem, &devices, tile);
-    resources.prefer = prefer;
-    if policy.mode == Mode::Always {
-        // Mode `always` uses the devices whatever that costs, and spreads small problems over all of them, too.
-        resources.grain = 1;
-    }
-    let plan = plan::lower(problem, &resources);
-    plan.fits.then_some(plan)
 }

@@ -12,6 +12,7 @@ use super::finish::{self, Rest, finish};
 use super::offload;
 use super::operands::{self, Operands, blocks};
 use super::policy::Policy;
+use super::spread::Seconds;
 use super::{host_decisions, replay, value};
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceSet, Rect, Value};
@@ -94,7 +95,7 @@ pub fn run(
                     seconds,
                     queued: (0.0, 0.0),
                 });
-                offload::count(cache, &spread, &plan);
+                spread.count(cache, &plan);
                 carry_out(
                     cache,
                     item,
@@ -120,7 +121,7 @@ pub fn run(
 #[derive(Clone, Copy, Debug)]
 struct Predicted {
     watch: Stopwatch,
-    seconds: offload::Seconds,
+    seconds: Seconds,
     /// The watch's readings when all copies and kernels were queued: wall time, and time without waiting.
     queued: (f64, f64),
 }

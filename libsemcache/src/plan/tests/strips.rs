@@ -20,7 +20,9 @@ fn strips(p: &Problem, plan: &Plan) -> usize {
             assert!(strip.covers(part) && (strip.col, strip.cols) == (part.col, part.cols));
             let of = found.entry((task.device, strip.operand, strip.col));
             of.or_default().insert((strip.row, strip.rows, strip.cols));
-            let column = (strip.rows * p.dtype.size()).next_multiple_of(256);
+            // As the cache lays a strip out: short columns start at multiples of 16 bytes.
+            let column = strip.rows * p.dtype.size();
+            let column = column.next_multiple_of(if column < 256 { 16 } else { 256 });
             largest = largest.max(column * strip.cols);
             if part.access != Access::Read {
                 let owner = written.entry((strip.row, strip.col)).or_insert(task.device);
