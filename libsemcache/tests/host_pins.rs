@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -52,6 +54,17 @@ fn set_up() {
     heap::configure(MIB);
     adopt::configure(MIB);
     host::set_observer(cache());
+}
+
+/// Bytes of a piece that is pinned at once.
+static PIECE: AtomicUsize = AtomicUsize::new(64 * MIB);
+
+/// Whether a pinned range is a piece of this block.
+fn piece_of((start, len): (usize, usize), (from, bytes): (usize, usize)) -> bool {
+    let piece = PIECE.load(Relaxed);
+    (start..start + len).contains(&from)
+        && (from - start).is_multiple_of(piece)
+        && bytes == piece.min(start + len - from)
 }
 
 /// Uses the whole of a block as an operand, as a call does.
@@ -191,7 +204,19 @@ impl World {
         let m = self.mine[i];
         match kind {
             0..=9 => {
-                let b = operand(m.start).expect("a block");
+                let b = if kind < 7 {
+                    operand(m.start).expect("a block")
+                } else {
+                    // A part of the block.
+                    let b = host::find(m.start).expect("a block");
+                    let at = rng.below(b.len / 2);
+                    let len = 1 + rng.below(b.len - at);
+                    assert!(host::prepare(&b, b.start + at, len));
+                    cache().add_block(b);
+                    assert!(host::mark_in_use(b.id));
+                    cache().pin(&b, b.start + at, len, &[Some(b)]);
+                    b
+                };
                 assert_eq!((b.start, b.len), (m.start, m.len));
             }
             10 | 11 if m.mapped => {
@@ -212,7 +237,7 @@ impl World {
                 let hole = m.len / 2 / PAGE * PAGE;
                 self.mine.swap_remove(i);
                 unmap(m.start + hole, PAGE);
-                assert!(!pinned_within(m.start, m.len), "a part without its pin");
+                assert!(!pinned_within(m.start + hole, PAGE));
                 unmap(m.start, hole);
                 unmap(m.start + hole + PAGE, m.len - hole - PAGE);
             }
@@ -256,7 +281,7 @@ impl World {
                 heap::trim();
                 self.kept.clear();
                 let idle: Vec<_> = (sim().pinned().into_iter())
-                    .filter(|p| !self.mine.iter().any(|m| (m.start, m.len) == *p))
+                    .filter(|p| !self.mine.iter().any(|m| piece_of((m.start, m.len), *p)))
                     .collect();
                 assert_eq!(idle, [], "trimmed");
             }
@@ -303,13 +328,14 @@ impl World {
         let pinned = sim().pinned();
         assert_eq!(sim().pin_violations(), 0);
         for (start, len) in pinned {
-            if let Some(m) = self.mine.iter().find(|m| m.start == start) {
-                assert_eq!(m.len, len, "all of a live block");
+            let mut mine = self.mine.iter();
+            if let Some(m) = mine.find(|m| piece_of((m.start, m.len), (start, len))) {
                 assert!(marked(m.start, m.len, m.tag));
             } else {
-                let (l, tag) = self.kept[&start];
-                assert_eq!(l, len);
-                assert!(marked(start, len, tag), "kept with its pages");
+                let kept = self.kept.range(..=start).next_back();
+                let (&from, &(bytes, tag)) = kept.expect("a kept block");
+                assert!(piece_of((from, bytes), (start, len)));
+                assert!(marked(from, bytes, tag), "kept with its pages");
             }
         }
     }
@@ -317,29 +343,38 @@ impl World {
 
 #[test]
 fn pins_follow_pages() {
-    testkit::alone(|| {
-        set_up();
-        // The limit is so low that pins end all the time; the janitor thread keeps freed blocks for seconds.
-        budget::set_budget(40 * MIB);
-        for seed in 1..=6 {
-            let mut rng = Rng::new(seed);
-            let mut world = World::default();
-            for _ in 0..250 {
-                world.step(&mut rng);
-                world.check();
-            }
-            for m in std::mem::take(&mut world.mine) {
-                if m.mapped {
-                    unmap(m.start, m.len);
-                } else {
-                    free(m.start);
-                }
-            }
-            heap::trim();
-            assert_eq!(sim().pinned(), []);
-            assert_eq!(sim().pin_violations(), 0);
+    testkit::alone(|| pins_of_random_programs(64 * MIB));
+}
+
+#[test]
+fn pins_follow_pages_in_pieces() {
+    testkit::alone(|| pins_of_random_programs(2 * MIB));
+}
+
+fn pins_of_random_programs(piece: usize) {
+    set_up();
+    budget::set_piece(piece);
+    PIECE.store(piece, Relaxed);
+    // The limit is so low that pins end all the time; the janitor thread keeps freed blocks for seconds.
+    budget::set_budget(40 * MIB);
+    for seed in 1..=6 {
+        let mut rng = Rng::new(seed);
+        let mut world = World::default();
+        for _ in 0..250 {
+            world.step(&mut rng);
+            world.check();
         }
-    });
+        for m in std::mem::take(&mut world.mine) {
+            if m.mapped {
+                unmap(m.start, m.len);
+            } else {
+                free(m.start);
+            }
+        }
+        heap::trim();
+        assert_eq!(sim().pinned(), []);
+        assert_eq!(sim().pin_violations(), 0);
+    }
 }
 
 #[test]
@@ -385,7 +420,10 @@ fn a_freed_matrix_comes_back_pinned_and_warm() {
         let p = heap::malloc(large).addr();
         operand(p).expect("a block");
         let pinned = sim().pinned();
-        assert_eq!(pinned, [(p, World::length(p))]);
+        let bytes: usize = pinned.iter().map(|(_, len)| len).sum();
+        assert_eq!((pinned[0].0, bytes), (p, World::length(p)));
+        let whole = (p, World::length(p));
+        assert!(pinned.len() == 4 && pinned.iter().all(|range| piece_of(whole, *range)));
         *word(p + 100 * MIB) = 7;
         free(p);
         assert_eq!(sim().pinned(), pinned, "kept");

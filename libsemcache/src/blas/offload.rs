@@ -126,7 +126,7 @@ impl Gathered {
         if let Some(b) = &item.blocks[i] {
             let rect = place.counted_from(b.start);
             let reach = self.reaches.entry(b.id).or_insert_with(|| {
-                sum.unpinned += cache.unpinned(b);
+                sum.unpinned += cache.unpinned(b, place.start, place.end() - place.start);
                 Reach {
                     spans: [Interval::default(); OPERANDS],
                     panels: 0,

@@ -73,11 +73,11 @@ pub fn slot(at: &mut [u8; 16], size: usize) -> Use {
 }
 
 impl Operands {
-    /// Gives the operands to the cache: adds missing blocks, page-locks operands, adds entries for transient memory.
+    /// Gives the operands to the cache: adds missing blocks, page-locks operands if `pins`, adds entries for transient memory.
     ///
     /// # Errors
     /// Another thread has meanwhile freed, unmapped or remapped a block, or a part of it.
-    pub(super) fn register(cache: &Cache, item: &Item<'_>) -> Result<Self, WhyHost> {
+    pub(super) fn register(cache: &Cache, item: &Item<'_>, pins: bool) -> Result<Self, WhyHost> {
         let Item {
             problem,
             places,
@@ -102,7 +102,9 @@ impl Operands {
                         operands.release(cache);
                         return Err(WhyHost::Aliased);
                     }
-                    cache.pin(b, p.start, p.end() - p.start, blocks);
+                    if pins {
+                        cache.pin(b, p.start, p.end() - p.start, blocks);
+                    }
                     (b.id, b.start)
                 }
                 None => {

@@ -19,13 +19,14 @@ use crate::base::{AllocId, DeviceSet, Rect, Value};
 use crate::cache::call::Made;
 use crate::cache::cells::Taken;
 use crate::cache::history::Push;
+use crate::cache::pins::Pinning;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
 use crate::model::rates::Rates;
 use crate::plan::{Plan, Problem, Task};
 use crate::process::waited::Stopwatch;
-use crate::sched::{self, Out, Stopped, StreamedWriteBack};
+use crate::sched::{self, Memory, Out, Stopped, StreamedWriteBack};
 
 /// How calls on devices ended.
 #[derive(Debug)]
@@ -165,17 +166,10 @@ fn carry_out(
     mut predicted: Option<Predicted>,
     (plan, on): (&Plan, On<'_>),
 ) -> Result<Carried, WhyHost> {
-    let problem = &item.problem;
-    let mut operands = Operands::register(cache, item)?;
+    // A single task waits for all of its operands anyway.
+    let mut operands = Operands::register(cache, item, plan.tasks.len() <= 1)?;
     let planned = (plan, on);
-    let issued = issue(
-        cache,
-        number,
-        problem,
-        planned,
-        &mut operands,
-        &mut predicted,
-    );
+    let issued = issue(cache, number, item, planned, &mut operands, &mut predicted);
     operands.release(cache);
     let (carried, landed) = issued?;
     if matches!(carried, Carried::Done(_)) {
@@ -207,11 +201,12 @@ fn carry_out(
 fn issue(
     cache: &Cache,
     number: u64,
-    problem: &Problem,
+    item: &Item<'_>,
     (plan, on): (&Plan, On<'_>),
     operands: &mut Operands,
     predicted: &mut Option<Predicted>,
 ) -> Result<(Carried, Vec<(AllocId, Rect)>), WhyHost> {
+    let problem = &item.problem;
     // The value of each task of a reduction; in a box, so that its address does not change while devices write to it.
     let mut slots: Box<[[u8; 16]]> = Box::new([]);
     let (mut results, mut cell) = (Vec::new(), None);
@@ -259,7 +254,15 @@ fn issue(
             problem,
             plan,
             placed,
-            tiles.as_ref(),
+            Memory {
+                tiles: tiles.as_ref(),
+                // The operands of a single task have been pinned.
+                pinning: Pinning::new(if plan.tasks.len() > 1 {
+                    &item.blocks
+                } else {
+                    &[]
+                }),
+            },
             out,
             &mut streamed,
         ),

@@ -18,7 +18,7 @@ mod copies;
 mod error;
 pub mod undelivered;
 
-pub(super) use copies::cut;
+pub(super) use copies::{Part, cut, cut_at};
 pub use copies::{Region, Shape};
 pub use error::DeviceError;
 

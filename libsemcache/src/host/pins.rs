@@ -1,7 +1,7 @@
 //! Pinned (page-locked) host memory: the table of pinned ranges, and the rule that pages do not change while they are
 //! pinned.
 //!
-//! A pin belongs to a *mapping*. Code that is about to discard, move or unmap pages calls `pages_go` first, which
+//! A large block is pinned in pieces, as calls come to use them. A pin belongs to a *mapping*. Code that is about to discard, move or unmap pages calls `pages_go` first, which
 //! unpins them; a block that is freed and kept for the next `malloc` stays pinned. The cache decides what is pinned and
 //! calls the device ([`claim`], [`finish`], [`take`], [`gone`]). The device driver's own allocations enter the hooks
 //! again, so no lock is held around its calls, and the ordinary paths of the allocator unpin nothing: the thread of
@@ -17,9 +17,12 @@ use rustix::thread::futex;
 use super::Block;
 use super::lock::Lock;
 use super::observer::{self, run_of};
-use super::runs::{MOST_PINNED as MOST, SPACE, State};
+use super::runs::{MOST_PINNED, SPACE, State};
 use super::sys::{self, Table, Zeroed};
 use crate::base::AllocId;
+
+/// The most ranges in the table: a block has several.
+const MOST: usize = 8 * MOST_PINNED;
 
 /// State of an entry of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -169,8 +172,32 @@ impl Pins {
         }
         if gone.stage != Stage::Refused {
             self.undone += 1;
-            mark_run(&gone, false);
+            self.mark_run(gone.start);
         }
+    }
+
+    /// Tells the allocator whether any piece of the block around `addr` is pinned, because it does not discard a pinned block
+    /// within `malloc` or `free`. Called under the lock of the pins, so that both tables agree.
+    fn mark_run(&self, addr: usize) {
+        let mut space = SPACE.lock();
+        let Some(i) = space.run_at(addr) else {
+            return;
+        };
+        let capacity = space.capacity(i);
+        if let Some(r) = space.run_mut(i)
+            && addr >= r.start
+            && addr - r.start < capacity
+        {
+            r.pinned = self.any(r.start, capacity);
+        }
+    }
+
+    /// Whether a range of addresses has bytes that are pinned or about to be.
+    fn any(&self, start: usize, len: usize) -> bool {
+        let end = start.saturating_add(len);
+        let first = self.all().partition_point(|p| p.start + p.len <= start);
+        let within = self.all()[first..].iter().take_while(|p| p.start < end);
+        within.into_iter().any(|p| p.stage != Stage::Refused)
     }
 
     /// Makes room for a new entry: removes the refusal that was used longest ago.
@@ -191,18 +218,6 @@ impl Pins {
         self.table.all_mut()[..count]
             .get_mut(i)
             .filter(|p| p.start == start)
-    }
-}
-
-/// Tells the allocator whether a block is pinned, because it does not discard a pinned block within `malloc` or `free`.
-/// Called under the lock of the pins, so that both tables agree.
-fn mark_run(pin: &Pin, pinned: bool) {
-    let mut space = SPACE.lock();
-    if let Some(i) = space.run_at(pin.start)
-        && let Some(r) = space.run_mut(i)
-        && r.start == pin.start
-    {
-        r.pinned = pinned;
     }
 }
 
@@ -232,12 +247,18 @@ fn await_change(seen: u32) {
     let _ = futex::wait(&CHANGED, futex::Flags::PRIVATE, seen, None);
 }
 
-/// The bytes `[at, at + len)` of a block become an operand: decides whether the calling thread is to pin the block.
-/// Waits while another thread pins or unpins it.
-pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
-    let Some(whole) = sys::whole_pages(block.len) else {
+/// The pages of a block, in bytes.
+#[must_use]
+pub fn pages(block: &Block) -> usize {
+    sys::whole_pages(block.len).unwrap_or(0)
+}
+
+/// The bytes `[at, at + len)` of a piece of a block become an operand: decides whether the calling thread is to pin the piece,
+/// which is given by its start and its length in whole pages. Waits while another thread pins or unpins it.
+pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usize) -> Claim {
+    if whole == 0 {
         return Claim::Settled;
-    };
+    }
     loop {
         let seen = CHANGED.load(Acquire);
         let mut pins = PINS.lock();
@@ -247,7 +268,7 @@ pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
         pins.clock += 1;
         let (stamp, undone) = (pins.clock, pins.undone);
         let fresh = Pin {
-            start: block.start,
+            start,
             len: whole,
             id: block.id.0,
             stamp,
@@ -256,17 +277,17 @@ pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
             stage: Stage::Coming,
             ..Pin::default()
         };
-        let Some(i) = pins.first_overlapping(block.start, whole) else {
+        let Some(i) = pins.first_overlapping(start, whole) else {
             if !mark_live(block) {
                 return Claim::Settled;
             }
             if pins.insert(fresh) {
                 return yours(&fresh);
             }
-            mark_run(&fresh, false);
+            pins.mark_run(start);
             return Claim::Settled;
         };
-        let same = pins.all()[i].start == block.start && pins.all()[i].len == whole;
+        let same = pins.all()[i].start == start && pins.all()[i].len == whole;
         let p = &mut pins.table.all_mut()[i];
         match p.stage {
             Stage::Coming | Stage::Going => {
@@ -280,7 +301,7 @@ pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
             Stage::Here => {
                 // The mapping has grown, or was shrunk by a system call that no hook saw: the old range is unpinned.
                 drop(pins);
-                pages_go(block.start, whole);
+                pages_go(start, whole);
             }
             Stage::Refused if same && p.id == block.id.0 => {
                 p.stamp = stamp;
@@ -302,14 +323,11 @@ pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
     }
 }
 
-/// Whether the next use of a block as an operand would try to pin it.
+/// Whether the next use of a piece of a block as an operand would try to pin it.
 #[must_use]
-pub fn pending(block: &Block) -> bool {
-    let Some(whole) = sys::whole_pages(block.len) else {
-        return false;
-    };
+pub fn pending(block: &Block, (start, whole): (usize, usize)) -> bool {
     let pins = PINS.lock();
-    match pins.first_overlapping(block.start, whole) {
+    match pins.first_overlapping(start, whole) {
         _ if pins.barred => false,
         Some(i) => {
             let p = &pins.all()[i];
@@ -350,11 +368,12 @@ pub fn reserve(start: usize, budget: usize) -> Result<(), usize> {
 pub fn finish(start: usize, result: Result<(), Refusal>) {
     let mut pins = PINS.lock();
     let undone = pins.undone;
-    let mut given_back = 0;
+    let (mut given_back, mut refused) = (0, false);
     if let Some(p) = pins.at(start).filter(|p| p.stage == Stage::Coming) {
         match result {
             Ok(()) => p.stage = Stage::Here,
             Err(refusal) => {
+                refused = true;
                 (p.stage, p.refusal) = (Stage::Refused, refusal);
                 p.mark = match refusal {
                     Refusal::Sparse => 2 * (p.to - p.from) as u64,
@@ -363,11 +382,13 @@ pub fn finish(start: usize, result: Result<(), Refusal>) {
                 if core::mem::take(&mut p.counted) {
                     given_back = p.len;
                 }
-                mark_run(p, false);
             }
         }
     }
     pins.bytes -= given_back;
+    if refused {
+        pins.mark_run(start);
+    }
     drop(pins);
     announce();
 }
@@ -474,12 +495,7 @@ pub(super) fn any(start: usize, len: usize) -> bool {
         return false;
     }
     let pins = PINS.lock();
-    let end = start.saturating_add(len);
-    !pins.ended
-        && pins
-            .all()
-            .iter()
-            .any(|p| p.stage != Stage::Refused && p.start < end && start < p.start + p.len)
+    !pins.ended && pins.any(start, len)
 }
 
 /// Bytes that are pinned, or about to be.

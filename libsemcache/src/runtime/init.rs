@@ -11,13 +11,16 @@ use crate::process::signals_blocked::{SignalsBlocked, handlers_may_run};
 use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
 use crate::base::counters::{Degraded, degrade};
 use crate::blas::names;
-use crate::cache::Cache;
 use crate::cache::scan::Choice;
+use crate::cache::{Cache, pins};
 use crate::device::api::Backend;
 use crate::device::traced::Traced;
 use crate::host;
 use crate::protect::{Gate, MprotectGate, WriteThroughGate, service};
 use crate::trace;
+
+/// Panels of a piece of a block that is page-locked at once: 64 MiB by default.
+const PANELS_OF_A_PIECE: usize = 32;
 
 /// The configuration, built by the first thread that needs it, or by several at once: no thread waits for another,
 /// since in the child of a fork the other thread does not exist.
@@ -196,6 +199,8 @@ pub(crate) fn bring_up(
     } else {
         Box::leak(Box::new(WriteThroughGate))
     };
+    // Whole panels: with small panels, as the suites have them, small blocks have several pieces, too.
+    pins::set_piece(config.panel * PANELS_OF_A_PIECE);
     let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size())
         .with_peers(config.peers);
     let scans = match config.gate {

@@ -10,5 +10,5 @@ mod room;
 pub mod run;
 pub mod streamed;
 
-pub use run::{Out, Stopped, make_room, operand, run, uses};
+pub use run::{Memory, Out, Stopped, make_room, operand, run, uses};
 pub use streamed::StreamedWriteBack;

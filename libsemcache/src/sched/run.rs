@@ -5,6 +5,7 @@ use super::room::{self, Tiles};
 use super::streamed::StreamedWriteBack;
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{AllocId, DeviceId, DeviceSet, Rect};
+use crate::cache::pins::Pinning;
 use crate::cache::place::{device_bytes, tile_bytes};
 use crate::cache::room::Room;
 use crate::cache::task::Use;
@@ -86,8 +87,17 @@ fn use_of(
     }
 }
 
+/// The memory that the tasks of a call find.
+#[derive(Debug)]
+pub struct Memory<'a> {
+    /// Which tiles leave the devices when, if the operands do not fit.
+    pub tiles: Option<&'a Tiles>,
+    /// The pieces of host memory that are pinned before the first task that uses them.
+    pub pinning: Pinning<'a>,
+}
+
 /// Queues all tasks of `plan`, and behind them the streamed write-back of the pieces that `streamed` chooses. Returns the
-/// last task's ticket. `tiles` says which tiles leave when, if the operands do not fit into the devices.
+/// last task's ticket.
 ///
 /// # Errors
 /// The first task that could not be queued.
@@ -96,7 +106,7 @@ pub fn run(
     problem: &Problem,
     plan: &Plan,
     operands: &[Use],
-    tiles: Option<&Tiles>,
+    Memory { tiles, mut pinning }: Memory<'_>,
     out: Out<'_>,
     streamed: &mut StreamedWriteBack,
 ) -> Result<Option<Ticket>, Stopped> {
@@ -112,6 +122,7 @@ pub fn run(
             .map(|p| {
                 let strip = plan.strips.around(task.device, p);
                 let strip = problem.bytes(&strip, operands[p.operand].view.start);
+                pinning.need(cache, p.operand, strip.span());
                 let footprint = match tiles {
                     None => footprints.of(task.device, p.operand),
                     Some(_) => Some(strip),

@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 use super::driver::{self, End};
 use super::machine::{All, CudaMachine, Up, on_device, pending, queues};
 use crate::base::DeviceId;
-use crate::device::api::{DeviceError, Lane, Region, Shape, Ticket, undelivered};
+use crate::device::api::{DeviceError, Lane, Part, Region, Shape, Ticket, cut_at, undelivered};
 use crate::device::measured::Kind;
 
 fn address(addr: u64) -> usize {
@@ -29,6 +29,18 @@ pub(super) fn kind_of(lane: Lane, shape: Shape) -> Kind {
     }
 }
 
+/// Whether the copy engines may copy page-locked memory in this shape in place.
+fn safe(up: &Up, (host, _, shape): &Part, lane: Lane) -> bool {
+    let safe = if lane == Lane::Out {
+        up.rules.out
+    } else if shape.count == 1 {
+        up.rules.line.is_some_and(|least| shape.width >= least)
+    } else {
+        up.rules.rows.is_some_and(|least| shape.width >= least)
+    };
+    safe && (shape.count == 1 || host.pitch <= up.pitch)
+}
+
 impl CudaMachine {
     /// Locks the queues when no download of `after` is in staging memory any more.
     fn settled<'a>(
@@ -44,18 +56,19 @@ impl CudaMachine {
         Ok(self.lock())
     }
 
-    /// Whether the copy engines may copy the host region in place.
-    fn direct(&self, up: &Up, host: Region, shape: Shape, lane: Lane) -> bool {
+    /// The parts of a copy that are copied one after the other, each with whether the copy engines may copy it in place: the
+    /// driver refuses copies that cross from one range of page-locked memory to the next.
+    fn parts(&self, up: &Up, copy: Part, lane: Lane) -> Vec<(Part, bool)> {
+        let (host, _, shape) = copy;
         let start = address(host.addr);
         let end = start + shape.count.saturating_sub(1) * host.pitch + shape.width;
-        let safe = if lane == Lane::Out {
-            up.rules.out
-        } else if shape.count == 1 {
-            up.rules.line.is_some_and(|least| shape.width >= least)
-        } else {
-            up.rules.rows.is_some_and(|least| shape.width >= least)
-        };
-        safe && (shape.count == 1 || host.pitch <= up.pitch) && self.pins.holds(start, end)
+        match self.pins.borders(start, end) {
+            Some(borders) if lane == Lane::In || !undelivered::lacks(host, shape) => {
+                let parts = cut_at(copy, &borders).into_iter();
+                parts.map(|part| (part, safe(up, &part, lane))).collect()
+            }
+            _ => vec![(copy, false)],
+        }
     }
 
     /// Queues a copy between the host and a device: an upload on [`Lane::In`], a download on [`Lane::Out`]. Of the
@@ -74,10 +87,9 @@ impl CudaMachine {
     ) -> Result<Ticket, DeviceError> {
         let (up, _current) = self.enter(device)?;
         let shape = shape.joined(host, there);
-        let direct = self.direct(up, host, shape, lane)
-            && (lane == Lane::In || !undelivered::lacks(host, shape));
+        let parts = self.parts(up, (host, there, shape), lane);
         if lane == Lane::In {
-            if !direct {
+            if parts.iter().any(|(_, direct)| !direct) {
                 self.landed(earlier)?;
             }
             if undelivered::lacks(host, shape) {
@@ -88,23 +100,28 @@ impl CudaMachine {
         // reads, and must not be copied later over bytes that this download writes.
         let mut all = self.settled(self.lock(), earlier)?;
         self.order(&mut all, device, lane, after)?;
-        if !direct {
-            return self.stage(&mut all, (device, lane), host, there, shape);
+        let (kind, mut seq) = (kind_of(lane, shape), 0);
+        for (i, ((host, there, shape), direct)) in parts.iter().copied().enumerate() {
+            // The time of the copy begins with its first part and ends with its last one.
+            let ends = (i + 1 == parts.len()).then_some(kind);
+            if i == 0 {
+                let q = queues(&mut all, device)?;
+                q.lanes[lane as usize].begins(&mut q.clock);
+            }
+            if !direct {
+                seq = self.stage(&mut all, (device, lane), (host, there, shape), ends)?;
+                continue;
+            }
+            let (to, from) = match lane {
+                Lane::Out => (in_memory(host), on_device(there)),
+                Lane::In | Lane::Compute => (on_device(there), in_memory(host)),
+            };
+            let s = &mut queues(&mut all, device)?.lanes[lane as usize];
+            // SAFETY: the caller vouches for both regions; the copy engine makes a copy of this shape without the CPU.
+            unsafe { driver::copy(to, from, shape, s.raw) }
+                .map_err(|e| self.failed(device, "copy", e))?;
+            seq = s.queued(ends.is_some(), ends);
         }
-        let (to, from) = match lane {
-            Lane::Out => (in_memory(host), on_device(there)),
-            Lane::In | Lane::Compute => (on_device(there), in_memory(host)),
-        };
-        let q = queues(&mut all, device)?;
-        let s = &mut q.lanes[lane as usize];
-        s.begins(&mut q.clock);
-        // SAFETY: the caller vouches for both regions; the copy engine makes a copy of this shape without the CPU.
-        unsafe { driver::copy(to, from, shape, s.raw) }
-            .map_err(|e| self.failed(device, "copy", e))?;
-        Ok(Ticket {
-            device,
-            lane,
-            seq: s.queued(true, Some(kind_of(lane, shape))),
-        })
+        Ok(Ticket { device, lane, seq })
     }
 }

@@ -13,11 +13,11 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use super::copies::kind_of;
 use super::driver::{self, End};
 use super::machine::{All, CudaMachine, Landing, Queues, on_device, queues};
 use crate::base::DeviceId;
-use crate::device::api::{Backend, DeviceError, Lane, Region, Shape, Ticket, cut, undelivered};
+use crate::device::api::{Backend, DeviceError, Lane, Part, Region, Ticket, cut, undelivered};
+use crate::device::measured::Kind;
 
 impl CudaMachine {
     /// Waits for the downloads among `after`, because the host is about to read the bytes that they write.
@@ -68,18 +68,17 @@ impl CudaMachine {
     }
 
     /// Queues an upload (lane in) or a download (lane out) through staging memory, in pieces. The last part of a
-    /// download, from staging memory to the program's memory, is copied when a thread waits for it.
+    /// download, from staging memory to the program's memory, is copied when a thread waits for it. Returns the number of the
+    /// last piece, with which the time of an operation of the kind `ends` ends.
     pub(super) fn stage(
         &self,
         all: &mut All,
         (device, lane): (DeviceId, Lane),
-        host: Region,
-        there: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
+        (host, there, shape): Part,
+        ends: Option<Kind>,
+    ) -> Result<u64, DeviceError> {
         let failed = |s| self.failed(device, "copy", s);
         let mut seq = 0;
-        let kind = kind_of(lane, shape);
         let largest = queues(all, device)?.ring(lane).largest();
         let mut pieces = cut(host, there, shape, largest).peekable();
         while let Some((host, there, shape)) = pieces.next() {
@@ -95,10 +94,6 @@ impl CudaMachine {
                     return Err(DeviceError::Unreadable { device });
                 }
             }
-            // The ticket is that of the last piece; its time begins with the first one.
-            if seq == 0 {
-                q.lanes[lane as usize].begins(&mut q.clock);
-            }
             // SAFETY: both ends hold the shape until the stream has completed the copy.
             let queued = unsafe {
                 match lane {
@@ -112,7 +107,7 @@ impl CudaMachine {
                 q.ring(lane).untake();
                 return Err(failed(s));
             }
-            let ended = pieces.peek().is_none().then_some(kind);
+            let ended = ends.filter(|_| pieces.peek().is_none());
             seq = q.lanes[lane as usize].queued(true, ended);
             q.ring(lane).used_until(seq);
             if lane == Lane::Out {
@@ -124,7 +119,7 @@ impl CudaMachine {
                 });
             }
         }
-        Ok(Ticket { device, lane, seq })
+        Ok(seq)
     }
 
     /// A free piece of a ring; waits until the operations that use the oldest pieces are complete.

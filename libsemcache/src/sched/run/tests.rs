@@ -83,9 +83,12 @@ impl Product {
         let tiles = make_room(cache, problem, plan, operands, (&devices, &rates)).expect("room");
         assert!(tiles.is_some(), "the operands fit");
         let mut streamed = StreamedWriteBack::new(plan, &[2], true);
-        let tiles = tiles.as_ref();
+        let memory = Memory {
+            tiles: tiles.as_ref(),
+            pinning: Pinning::new(&[]),
+        };
         let out = Out::Nowhere;
-        let done = run(cache, problem, plan, operands, tiles, out, &mut streamed);
+        let done = run(cache, problem, plan, operands, memory, out, &mut streamed);
         assert!(done.is_ok(), "{done:?}");
         streamed.sent().iter().map(|(_, r)| r.width / 8).collect()
     }
@@ -166,7 +169,10 @@ fn what_an_earlier_call_left_stays_if_that_is_worth_it() {
             &product.problem,
             &fits,
             &product.operands,
-            None,
+            Memory {
+                tiles: None,
+                pinning: Pinning::new(&[]),
+            },
             Out::Nowhere,
             &mut streamed,
         );
@@ -221,7 +227,10 @@ fn strips_that_an_earlier_call_left_in_part() {
             &product.problem,
             &plan,
             &product.operands,
-            None,
+            Memory {
+                tiles: None,
+                pinning: Pinning::new(&[]),
+            },
             Out::Nowhere,
             &mut StreamedWriteBack::default(),
         );
