@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use log::{debug, warn};
 
-use super::Cache;
+use super::{Cache, Entry};
 use crate::base::counters::COUNTERS;
-use crate::base::{AllocId, Interval};
+use crate::base::{Access, AllocId, Interval};
 use crate::host::pins::{self, Claim, Pinned, Refusal};
 use crate::host::{self, Block};
 
@@ -186,8 +186,12 @@ impl Cache {
         covered: usize,
         call: &[Option<Block>],
     ) -> Result<(), Refusal> {
-        if self.lock().entries.get(&id).is_some_and(|e| e.guarded) {
-            return Err(Refusal::Never);
+        let protected = |e: &Entry| {
+            let at = start - e.host.base;
+            e.guarded && e.dir.access(Interval::new(at, at + len)) != Access::ReadWrite
+        };
+        if self.lock().entries.get(&id).is_some_and(protected) {
+            return Err(Refusal::Protected);
         }
         if covered / SHARE * 100 < len && host::present_share(start, len) < SHARE {
             return Err(Refusal::Sparse);

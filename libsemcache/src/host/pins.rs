@@ -42,11 +42,13 @@ enum Stage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Refusal {
-    /// The device refused, or a page is inaccessible: not tried again in this lifetime of the block.
+    /// The device refused: not tried again in this lifetime of the block.
     #[default]
     Never = 0,
     /// The budget of pinned bytes is used up: tried again after some range was unpinned.
     Budget,
+    /// A page is protected: tried again at the next use.
+    Protected,
     /// Hardly any page of the block is present or part of an operand: tried again when operands cover twice as many
     /// bytes.
     Sparse,
@@ -308,6 +310,7 @@ pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usiz
                 (p.from, p.to) = (p.from.min(at), p.to.max(at + len));
                 let again = match p.refusal {
                     Refusal::Never => false,
+                    Refusal::Protected => true,
                     Refusal::Budget => p.mark != undone,
                     Refusal::Sparse => (p.to - p.from) as u64 >= p.mark,
                 };
