@@ -155,6 +155,13 @@ enum Carried {
 /// The devices of a plan, and the rates by which it was made.
 type On<'a> = (&'a DeviceSet, &'a Rates);
 
+/// Whether the tasks of a plan page-lock what they use one after the other; else the operands are page-locked before the first
+/// task. A single task waits for all of its operands anyway. With a context on each of two H100s page-locking takes longer
+/// than all copies and kernels, and was no faster piece by piece.
+fn pins_by_task(cache: &Cache, plan: &Plan) -> bool {
+    plan.tasks.len() > 1 && cache.backend().usable() == 1
+}
+
 /// Runs a call by its plan; `number` is the call's number in the cache.
 ///
 /// # Errors
@@ -166,8 +173,7 @@ fn carry_out(
     mut predicted: Option<Predicted>,
     (plan, on): (&Plan, On<'_>),
 ) -> Result<Carried, WhyHost> {
-    // A single task waits for all of its operands anyway.
-    let mut operands = Operands::register(cache, item, plan.tasks.len() <= 1)?;
+    let mut operands = Operands::register(cache, item, !pins_by_task(cache, plan))?;
     let planned = (plan, on);
     let issued = issue(cache, number, item, planned, &mut operands, &mut predicted);
     operands.release(cache);
@@ -256,8 +262,7 @@ fn issue(
             placed,
             Memory {
                 tiles: tiles.as_ref(),
-                // The operands of a single task have been pinned.
-                pinning: Pinning::new(if plan.tasks.len() > 1 {
+                pinning: Pinning::new(if pins_by_task(cache, plan) {
                     &item.blocks
                 } else {
                     &[]

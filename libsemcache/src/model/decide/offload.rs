@@ -87,14 +87,15 @@ impl<'a> Offload<'a> {
             planner.choice(&self.devices, tile, &moved)
         });
         let Work { m, n, k, .. } = self.q.work;
-        let several = planned.is_some_and(|choice| choice.tile.products(m, n, k) > 1);
+        let several = |choice: Choice| choice.tile.products(m, n, k) > 1;
+        let by_task = self.q.devices.len() == 1 && planned.is_some_and(several);
         let mut choice = planned.unwrap_or_else(closed_form);
         // One thread issues all tasks, so the last device gets its first task after all other devices got theirs.
         let issue = (self.rates.launch_s + self.machine.task_s) * (self.used - 1) as f64;
         let beyond: f64 = self.q.operands.iter().map(|o| o.beyond_s).sum();
-        // What a task uses is page-locked beside copies and kernels of the tasks before it.
+        // On one device, what a task uses is page-locked beside copies and kernels of the tasks before it.
         let locked = self.locked(uploads);
-        choice.seconds = if several {
+        choice.seconds = if by_task {
             choice.seconds.max(locked)
         } else {
             choice.seconds + locked
