@@ -52,7 +52,7 @@ impl<'a> Planned<'a> {
             problem,
             exceeds,
         };
-        planned.exceeds &= exceeds && planned.out_of_core(usable).is_some();
+        planned.exceeds = exceeds && planned.out_of_core(usable).is_some();
         planned
     }
 

@@ -1,11 +1,11 @@
 //! Pinning: the program's memory is page-locked, so that devices copy it in place and not through staging memory.
 //!
-//! A block is pinned in pieces. If one device is used, each is pinned when a task first uses bytes of it: so the device copies and
-//! computes while the calling thread pins what later tasks use. On an H100 machine pieces of 64 MiB are pinned at the rate of
-//! whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed (bench/results/h100-cold.md). A piece is pinned before any of its pages is made inaccessible, since the driver refuses
-//! inaccessible pages: a piece holds whole panels. The cache's lock is not held, since pinning takes time. `host::pins`
-//! records what is pinned, and ends a pin before the pages change; this file calls the device. Pins affect speed only, never
-//! correctness.
+//! A block is pinned in pieces. If one device is used, each is pinned when a task first uses bytes of it: so the device
+//! copies and computes while the calling thread pins what later tasks use. On an H100 machine pieces of 64 MiB are pinned at
+//! the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed (bench/results/h100-cold.md). A piece is
+//! pinned before any of its pages is made inaccessible, since the driver refuses inaccessible pages: a piece holds whole
+//! panels. The cache's lock is not held, since pinning takes time. `host::pins` records what is pinned, and ends a pin
+//! before the pages change; this file calls the device. Pins affect speed only, never correctness.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
