@@ -27,7 +27,7 @@ while read -r item suite only; do
         env "$@" "ONLY=$only" SUITES="$dir/$item" BUILT_CLIENTS="$dir/clients" "$ROOT/scripts/clients/$suite.sh" --quick >"$dir/$item.$name.log" 2>&1 </dev/null
     }
     # Some programs wait for ever without the remedy.
-    hang=45 begun=$SECONDS
+    hang=20 begun=$SECONDS
     if [ -z "$quick" ]; then
         run with BROKEN_ITEM=none SEMCACHE_LIB="$broken" || { tail -20 "$dir/$item.with.log"; fail "$item: $suite $only fails with all remedies"; }
         hang=$((20 + 5 * (SECONDS - begun)))
