@@ -6,8 +6,7 @@ mod reasons;
 mod table;
 
 pub use calls::{Calls, MAX_ROUTINES, calls, host, offloaded};
-pub use devices::LeftOut;
-pub use reasons::{Degraded, WhyHost, degrade, degraded};
+pub use reasons::{Degraded, LeftOut, WhyHost, degrade, degraded};
 pub use table::{COUNTERS, Counter, KEYS, Key, Values};
 
 /// Sets all counters to zero: a forked child reports its own calls only. Only stores to memory, so safe in the child.

@@ -17,6 +17,8 @@ use crate::sched;
 pub struct Operands {
     /// The operands in the order of the kernel.
     pub placed: Vec<Use>,
+    /// Whether each task page-locks what it is the first to use. Decided once for a call: meanwhile another GPU may come up.
+    pub pinned_by_task: bool,
     transient: Vec<AllocId>,
 }
 
@@ -73,11 +75,11 @@ pub fn slot(at: &mut [u8; 16], size: usize) -> Use {
 }
 
 impl Operands {
-    /// Gives the operands to the cache: adds missing blocks, page-locks operands if `pins`, adds entries for transient memory.
+    /// Gives the operands to the cache: adds missing blocks, page-locks operands unless the tasks do, adds entries for transient memory.
     ///
     /// # Errors
     /// Another thread has meanwhile freed, unmapped or remapped a block, or a part of it.
-    pub(super) fn register(cache: &Cache, item: &Item<'_>, pins: bool) -> Result<Self, WhyHost> {
+    pub(super) fn register(cache: &Cache, item: &Item<'_>, by_task: bool) -> Result<Self, WhyHost> {
         let Item {
             problem,
             places,
@@ -87,6 +89,7 @@ impl Operands {
         } = item;
         let mut operands = Self {
             placed: Vec::with_capacity(places.len()),
+            pinned_by_task: by_task,
             transient: Vec::new(),
         };
         for (i, ((p, b), known)) in places.iter().zip(blocks).zip(known).enumerate() {
@@ -102,7 +105,7 @@ impl Operands {
                         operands.release(cache);
                         return Err(WhyHost::Aliased);
                     }
-                    if pins {
+                    if !by_task {
                         cache.pin(b, p.start, p.end() - p.start, blocks);
                     }
                     (b.id, b.start)

@@ -173,7 +173,7 @@ fn carry_out(
     mut predicted: Option<Predicted>,
     (plan, on): (&Plan, On<'_>),
 ) -> Result<Carried, WhyHost> {
-    let mut operands = Operands::register(cache, item, !pins_by_task(cache, plan))?;
+    let mut operands = Operands::register(cache, item, pins_by_task(cache, plan))?;
     let planned = (plan, on);
     let issued = issue(cache, number, item, planned, &mut operands, &mut predicted);
     operands.release(cache);
@@ -262,7 +262,7 @@ fn issue(
             placed,
             Memory {
                 tiles: tiles.as_ref(),
-                pinning: Pinning::new(if pins_by_task(cache, plan) {
+                pinning: Pinning::new(if operands.pinned_by_task {
                     &item.blocks
                 } else {
                     &[]

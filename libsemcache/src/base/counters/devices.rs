@@ -2,47 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::reasons::LeftOut;
 use super::table::Counter;
 use crate::base::DeviceId;
 use crate::base::ids::MAX_DEVICES;
-
-/// Why a call on devices did not use a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LeftOut {
-    /// It could not be used yet.
-    Starting,
-    /// Fewer devices, or others, were predicted to be as fast.
-    Slower,
-    /// The call was too small to have a part for it, or is never divided.
-    NoPart,
-}
-
-impl LeftOut {
-    /// All reasons.
-    pub const ALL: [LeftOut; 3] = [LeftOut::Starting, LeftOut::Slower, LeftOut::NoPart];
-
-    /// What the reason means.
-    #[must_use]
-    pub const fn doc(self) -> &'static str {
-        match self {
-            LeftOut::Starting => "The device could not be used yet.",
-            LeftOut::Slower => "Fewer devices, or others, were predicted to be as fast.",
-            LeftOut::NoPart => {
-                "The call was too small to have a part for the device, or is never divided."
-            }
-        }
-    }
-
-    /// The reason's key in the report.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            LeftOut::Starting => "starting",
-            LeftOut::Slower => "slower",
-            LeftOut::NoPart => "no_part",
-        }
-    }
-}
 
 /// What one device did.
 #[derive(Debug)]
@@ -126,7 +89,7 @@ mod tests {
             reasons,
             [("no_part".to_owned(), 1), ("slower".to_owned(), 2)]
         );
-        let names = LeftOut::ALL.map(LeftOut::name);
+        let names: Vec<_> = LeftOut::ALL.iter().map(|why| why.name()).collect();
         assert_eq!(names, ["starting", "slower", "no_part"]);
     }
 }

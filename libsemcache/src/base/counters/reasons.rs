@@ -29,6 +29,18 @@ macro_rules! named {
 }
 
 named! {
+    /// Why a call on devices did not use a device.
+    LeftOut {
+        /// The device could not be used yet.
+        Starting = "starting",
+        /// Fewer devices, or others, were predicted to be as fast.
+        Slower = "slower",
+        /// The call was too small to have a part for the device, or is never divided.
+        NoPart = "no_part",
+    }
+}
+
+named! {
     /// Why a call ran on the host.
     WhyHost {
         /// The call has less work than is offloaded with its operands in host memory, or came before starting the
