@@ -14,6 +14,8 @@ pub const PANELS: &[&str] = &["4KiB", "8KiB", "2MiB"];
 pub const OWNS: &[&str] = &["4KiB", "4KiB", "4KiB", "1MiB"];
 /// Tiles: one task for a call, or many.
 pub const TILES: &[&str] = &["auto", "auto", "32"];
+/// When operands are page-locked.
+pub const PINS: &[&str] = &["auto", "again", "off"];
 /// Faults of simulated devices.
 pub const MODES: &[&str] = &["", "late", "poison"];
 
@@ -41,6 +43,7 @@ impl Setting {
             ("SEMCACHE_PANEL", rng.of(PANELS).into()),
             ("SEMCACHE_OWN", rng.of(OWNS).into()),
             ("SEMCACHE_TILE", rng.of(TILES).into()),
+            ("SEMCACHE_PIN", rng.of(PINS).into()),
             ("SEMCACHE_GATE", gates[rng.below(gates.len())].clone()),
         ];
         // The defaults now and then.

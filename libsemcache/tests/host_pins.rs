@@ -20,6 +20,7 @@ use std::time::Duration;
 use nix::sys::mman::{
     MRemapFlags, MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mremap, munmap,
 };
+use semcache::base::config::Pin;
 use semcache::cache::{Cache, pins as budget};
 use semcache::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Shape, Ticket};
 use semcache::device::sim::{SimConfig, SimMachine};
@@ -74,10 +75,14 @@ fn operand(addr: usize) -> Option<Block> {
 }
 
 fn use_as_operand(b: Block, call: &[Option<Block>]) -> bool {
+    use_as(b, true, call)
+}
+
+fn use_as(b: Block, written: bool, call: &[Option<Block>]) -> bool {
     host::prepare(&b, b.start, b.len) && {
         let fresh = cache().add_block(b);
         if host::mark_in_use(b.id) {
-            cache().pin(&b, b.start, b.len, call);
+            cache().pin(&b, (b.start, b.len), written, call);
             true
         } else {
             assert!(fresh, "only a dead block is not marked");
@@ -214,7 +219,7 @@ impl World {
                     assert!(host::prepare(&b, b.start + at, len));
                     cache().add_block(b);
                     assert!(host::mark_in_use(b.id));
-                    cache().pin(&b, b.start + at, len, &[Some(b)]);
+                    cache().pin(&b, (b.start + at, len), true, &[Some(b)]);
                     b
                 };
                 assert_eq!((b.start, b.len), (m.start, m.len));
@@ -490,7 +495,7 @@ fn what_is_not_worth_it() {
         let b = host::find(p).expect("a block");
         cache().add_block(b);
         assert!(host::mark_in_use(b.id));
-        let part = |len| cache().pin(&b, p, len, &[]);
+        let part = |len| cache().pin(&b, (p, len), true, &[]);
         part(MIB);
         part(MIB + PAGE);
         assert_eq!(sim().pinned(), []);
@@ -504,7 +509,7 @@ fn what_is_not_worth_it() {
         let c = host::find(q).expect("a block");
         cache().add_block(c);
         assert!(host::mark_in_use(c.id));
-        cache().pin(&c, q, MIB, &[]);
+        cache().pin(&c, (q, MIB), true, &[]);
         assert_eq!(sim().pinned().len(), 2);
         // After the end nothing more happens.
         pins::end();
@@ -534,7 +539,7 @@ fn a_refusal_is_remembered() {
             let b = host::find(p).expect("a block");
             cache.add_block(b);
             assert!(host::mark_in_use(b.id));
-            cache.pin(&b, b.start, b.len, &[]);
+            cache.pin(&b, (b.start, b.len), true, &[]);
         };
         (0..10).for_each(|_| pin(p));
         assert_eq!(asked(), 1);
@@ -618,4 +623,36 @@ impl Backend for Unwilling {
     fn wait(&self, _: Ticket) -> Result<(), DeviceError> {
         Ok(())
     }
+}
+
+/// Bytes that are moved for the first time pass through staging memory, results excepted; a block whose bytes are moved again is
+/// page-locked.
+#[test]
+fn an_input_that_comes_again_is_pinned() {
+    testkit::alone(|| {
+        set_up();
+        budget::set_when(Pin::Again);
+        let [input, result] = [8 * MIB; 2].map(|len| heap::malloc(len).addr());
+        let starts = || -> Vec<usize> { sim().pinned().iter().map(|p| p.0).collect() };
+        let [a, b] = [input, result].map(|p| host::find(p).expect("a block"));
+        use_as(a, false, &[Some(a), Some(b)]);
+        assert!(starts().is_empty());
+        use_as(b, true, &[Some(a), Some(b)]);
+        assert_eq!(starts(), [result]);
+        use_as(a, false, &[Some(a), Some(b)]);
+        let mut both = [input, result];
+        both.sort_unstable();
+        assert_eq!(starts(), both);
+        // Another block at the same place is new.
+        free(input);
+        heap::trim();
+        let input = heap::malloc(8 * MIB).addr();
+        let a = host::find(input).expect("a block");
+        use_as(a, false, &[Some(a), Some(b)]);
+        assert_eq!(starts(), [result]);
+        budget::set_when(Pin::Off);
+        use_as(a, true, &[Some(a), Some(b)]);
+        assert_eq!(starts(), [result]);
+        assert_eq!(sim().pin_violations(), 0);
+    });
 }

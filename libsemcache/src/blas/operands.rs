@@ -106,7 +106,8 @@ impl Operands {
                         return Err(WhyHost::Aliased);
                     }
                     if !by_task {
-                        cache.pin(b, p.start, p.end() - p.start, blocks);
+                        let written = problem.access(i) != Access::Read;
+                        cache.pin(b, (p.start, p.end() - p.start), written, blocks);
                     }
                     (b.id, b.start)
                 }

@@ -8,16 +8,18 @@
 //! before the pages change; this file calls the device. Pins affect speed only, never correctness.
 
 use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use log::{debug, warn};
 
 use super::{Cache, Entry};
+use crate::base::config::Pin;
 use crate::base::counters::COUNTERS;
-use crate::base::{Access, AllocId, Interval};
+use crate::base::{Access, AllocId, Interval, Rect};
 use crate::host::pins::{self, Claim, Pinned, Refusal};
 use crate::host::{self, Block};
+use crate::process::crew;
 
 /// The smallest block that is pinned: a call of the driver costs as much as copying a few hundred kilobytes through a
 /// staging buffer.
@@ -31,6 +33,17 @@ const FORK_MOST: usize = 16 << 20;
 
 /// The most pieces of a block.
 const MOST_PIECES: usize = 256;
+/// With several GPUs page-locking is slower than copies through staging memory by this number of threads: with 2, 3 and 4
+/// contexts of H200 30, 21 and 15 GB/s are page-locked, and 16 and 32 threads copy 47 and 59 GB/s.
+const STAGING_CORES: usize = 16;
+/// When operands are page-locked: an index into [`Pin::ALL`].
+static WHEN: AtomicU8 = AtomicU8::new(Pin::Auto as u8);
+
+/// Sets when operands are page-locked.
+pub fn set_when(when: Pin) {
+    WHEN.store(when as u8, Ordering::Relaxed);
+}
+
 /// Bytes of a piece.
 static PIECE: AtomicUsize = AtomicUsize::new(64 << 20);
 
@@ -72,7 +85,7 @@ impl<'a> Pinning<'a> {
     }
 
     /// Called before a task that uses these bytes of an operand, counted from the start of its block.
-    pub fn need(&mut self, cache: &Cache, operand: usize, span: Interval) {
+    pub fn need(&mut self, cache: &Cache, operand: usize, written: bool, span: Interval) {
         let Some(Some(block)) = self.blocks.get(operand) else {
             return;
         };
@@ -86,7 +99,7 @@ impl<'a> Pinning<'a> {
                 done.resize(i + 1, false);
             }
             if !std::mem::replace(&mut done[i], true) {
-                cache.pin_piece(block, piece, (at, span.len()), self.blocks);
+                cache.pin_piece(block, piece, (at, span.len()), written, self.blocks);
             }
         }
     }
@@ -137,12 +150,18 @@ impl Cache {
     }
 
     /// Pins the pieces of a block that hold `len` bytes from `at` on, which are an operand, as far as that pays and is
-    /// possible. `call` are the blocks of this call, whose pins are not ended to make room. The caller holds no lock, has made
+    /// possible; `written`: whether the call writes the operand. `call` are the blocks of this call, whose pins are not ended to make room. The caller holds no lock, has made
     /// no page of these pieces inaccessible for this call, and has marked the block as in use.
-    pub fn pin(&self, block: &Block, at: usize, len: usize, call: &[Option<Block>]) {
+    pub fn pin(
+        &self,
+        block: &Block,
+        (at, len): (usize, usize),
+        written: bool,
+        call: &[Option<Block>],
+    ) {
         if block.len >= LEAST {
             for (_, piece) in pieces(block, at, len) {
-                self.pin_piece(block, piece, (at, len), call);
+                self.pin_piece(block, piece, (at, len), written, call);
             }
         }
     }
@@ -152,6 +171,7 @@ impl Cache {
         block: &Block,
         piece: (usize, usize),
         (at, len): (usize, usize),
+        written: bool,
         call: &[Option<Block>],
     ) {
         // Of the operand the bytes in the piece.
@@ -161,6 +181,7 @@ impl Cache {
             start,
             len,
             covered,
+            first,
         } = pins::claim(block, piece, from, to.saturating_sub(from))
         else {
             return;
@@ -169,6 +190,10 @@ impl Cache {
             start,
             result: Err(Refusal::Never),
         };
+        if self.stages(first && !written) || !written && self.moves_nothing(block, from, to) {
+            claimed.result = Err(Refusal::Later);
+            return;
+        }
         host::idle::start();
         claimed.result = self.try_pin(block.id, start, len, covered, call);
         match claimed.result {
@@ -176,6 +201,29 @@ impl Cache {
             Err(Refusal::Sparse) => {}
             Err(_) => COUNTERS.host.pin_refused.add(1),
         }
+    }
+
+    /// Whether bytes pass through staging memory now. A result never does if it may be page-locked: its pages become inaccessible, so
+    /// the CPU copies it from staging memory through the kernel, at 6 GB/s, and it cannot be page-locked then.
+    fn stages(&self, first: bool) -> bool {
+        match Pin::ALL[usize::from(WHEN.load(Ordering::Relaxed))] {
+            Pin::First => false,
+            Pin::Again => first,
+            Pin::Off => true,
+            Pin::Auto => first && self.backend.usable() > 1 && crew::cores() >= STAGING_CORES,
+        }
+    }
+
+    /// Whether devices hold all bytes of a range, so that none is uploaded. With several GPUs page-locking them for a later
+    /// use takes longer than that use may save.
+    fn moves_nothing(&self, block: &Block, from: usize, to: usize) -> bool {
+        if self.backend.usable() < 2 {
+            return false;
+        }
+        let rect = Rect::interval(from - block.start, to - block.start);
+        let state = self.lock();
+        let entry = state.entries.get(&block.id);
+        entry.is_some_and(|e| e.dir.on_devices(&rect))
     }
 
     fn try_pin(
@@ -191,7 +239,7 @@ impl Cache {
             e.guarded && e.dir.access(Interval::new(at, at + len)) != Access::ReadWrite
         };
         if self.lock().entries.get(&id).is_some_and(protected) {
-            return Err(Refusal::Protected);
+            return Err(Refusal::Later);
         }
         if covered / SHARE * 100 < len && host::present_share(start, len) < SHARE {
             return Err(Refusal::Sparse);

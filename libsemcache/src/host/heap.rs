@@ -20,7 +20,7 @@ use semcache_fault::handler::mask::Section;
 use super::observer;
 use super::runs::{Due, SPACE, Space, State, Taken, Victim};
 use super::{Block, Release};
-use super::{bell, crew, glibc, guarded, pages, physical, pins, sys};
+use super::{bell, glibc, guarded, pages, physical, pins, sys, touch};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
 use crate::process::driver_scope::in_driver_scope;
@@ -212,7 +212,7 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
         // Signals are unblocked first, because clearing may take long.
         blocked = None;
         // SAFETY: the block is accessible and no other thread knows of it.
-        unsafe { crew::zero(t.start, size.min(t.open)) };
+        unsafe { touch::zero(t.start, size.min(t.open)) };
     }
     let huge =
         t.open == 0 && !zeroed && len >= HUGE_LEAST && len <= physical::machine() / HUGE_SHARE;

@@ -14,7 +14,7 @@ use semcache_fault::handler::mask::Section;
 use super::bell::{ALIVE, ASLEEP, BELL, MET, WANTED};
 use super::runs::{Due, SPACE};
 use super::{heap, physical, sys};
-use crate::protect::threads;
+use crate::process::threads;
 
 /// How often the thread looks at the kept blocks while there are any.
 const TICK: Timespec = Timespec {

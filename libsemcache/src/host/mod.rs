@@ -16,7 +16,6 @@ mod advice;
 mod bell;
 mod block;
 mod coroutine;
-mod crew;
 mod glibc;
 mod guarded;
 pub mod guards;
@@ -37,16 +36,17 @@ mod stands;
 mod statics;
 mod sys;
 mod theirs;
+mod touch;
 
 pub(crate) use block::keep_mergeable;
 pub use block::{Block, Provenance};
 pub use coroutine::{becomes_stack, runs_here};
-pub use crew::populate;
 pub use observer::{Observer, Release, set_observer};
 pub use physical::memory;
 pub use registry::{block, find, forget_users, holding, mark_in_use, prepare, present_share};
 pub use runtime_heap::RuntimeHeap;
 pub use stands::{stands, vanished};
+pub use touch::populate;
 
 /// Whether [`before_fork`] would wait for the calling thread itself, which is so in a signal handler that interrupted
 /// the thread while it held a lock of this module.
@@ -86,7 +86,7 @@ pub fn after_fork_parent() {
 pub fn after_fork_child() {
     after_fork_parent();
     observer::nobody_leaves();
-    crew::forget();
+    crate::process::crew::forget();
     bell::forget();
     pins::forget_all();
 }

@@ -47,8 +47,8 @@ pub enum Refusal {
     Never = 0,
     /// The budget of pinned bytes is used up: tried again after some range was unpinned.
     Budget,
-    /// A page is protected: tried again at the next use.
-    Protected,
+    /// A page is protected, or nothing of the range has been moved before, or is to be moved now: tried again at the next use.
+    Later,
     /// Hardly any page of the block is present or part of an operand: tried again when operands cover twice as many
     /// bytes.
     Sparse,
@@ -118,6 +118,8 @@ pub enum Claim {
         len: usize,
         /// Bytes from the first to the last of the operands seen so far.
         covered: usize,
+        /// Whether no operand of this block lay in the range before.
+        first: bool,
     },
 }
 
@@ -284,7 +286,7 @@ pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usiz
                 return Claim::Settled;
             }
             if pins.insert(fresh) {
-                return yours(&fresh);
+                return yours(&fresh, true);
             }
             pins.mark_run(start);
             return Claim::Settled;
@@ -310,7 +312,7 @@ pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usiz
                 (p.from, p.to) = (p.from.min(at), p.to.max(at + len));
                 let again = match p.refusal {
                     Refusal::Never => false,
-                    Refusal::Protected => true,
+                    Refusal::Later => true,
                     Refusal::Budget => p.mark != undone,
                     Refusal::Sparse => (p.to - p.from) as u64 >= p.mark,
                 };
@@ -318,7 +320,7 @@ pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usiz
                     return Claim::Settled;
                 }
                 p.stage = Stage::Coming;
-                return yours(p);
+                return yours(p, false);
             }
             // A refusal of an earlier block at this address.
             Stage::Refused => pins.remove(i),
@@ -340,11 +342,12 @@ pub fn pending(block: &Block, (start, whole): (usize, usize)) -> bool {
     }
 }
 
-fn yours(p: &Pin) -> Claim {
+fn yours(p: &Pin, first: bool) -> Claim {
     Claim::Yours {
         start: p.start,
         len: p.len,
         covered: p.to - p.from,
+        first,
     }
 }
 

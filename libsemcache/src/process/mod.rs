@@ -1,11 +1,13 @@
 //! State of the whole process, or of one of its threads, that code of several modules must see: signals blocked while a
-//! lock of the runtime is held, libraries being loaded, the descriptors of the devices' libraries, the time that a
-//! thread has waited for devices, the files that the library writes. Nothing here knows of blocks, devices or calls.
+//! lock of the runtime is held, the runtime's threads, libraries being loaded, the descriptors of the devices' libraries, the time
+//! that a thread has waited for devices, the files that the library writes. Nothing here knows of blocks, devices or calls.
 
+pub mod crew;
 pub mod descriptors;
 pub mod driver_scope;
 pub mod ending;
 pub mod loads;
 pub mod own_file;
 pub mod signals_blocked;
+pub mod threads;
 pub mod waited;

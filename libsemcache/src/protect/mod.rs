@@ -15,7 +15,6 @@
 
 mod mprotect;
 pub mod service;
-pub mod threads;
 mod wp_async;
 mod write_through;
 

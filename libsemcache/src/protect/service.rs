@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::threads::{self, STACK};
+use crate::process::threads::{self, STACK};
 
 /// How long the thread waits for a fault before it renews its sign of life in the mailbox.
 const IDLE: Duration = Duration::from_millis(500);

@@ -109,7 +109,7 @@ pub(crate) fn simulated(config: &Config, machine: &SimMachine) -> Option<&'stati
         Fail::Lost(n) => sim::Fail::Lost(n),
         Fail::Launches(n) => sim::Fail::Launches(n),
     });
-    cfg.on_thread_start = Some(crate::protect::threads::enter);
+    cfg.on_thread_start = Some(crate::process::threads::enter);
     match sim::SimMachine::new(cfg) {
         Ok(m) => Some(Box::leak(Box::new(m))),
         Err(e) => {

@@ -33,7 +33,7 @@ use crate::cache::Cache;
 use crate::device::api::Backend;
 use crate::process::ending;
 use crate::process::signals_blocked::SignalsBlocked;
-use crate::protect::threads;
+use crate::process::threads;
 use crate::trace;
 use semcache_fault::broken;
 

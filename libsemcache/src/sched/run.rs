@@ -122,7 +122,8 @@ pub fn run(
             .map(|p| {
                 let strip = plan.strips.around(task.device, p);
                 let strip = problem.bytes(&strip, operands[p.operand].view.start);
-                pinning.need(cache, p.operand, strip.span());
+                let written = p.access != Access::Read;
+                pinning.need(cache, p.operand, written, strip.span());
                 let footprint = match tiles {
                     None => footprints.of(task.device, p.operand),
                     Some(_) => Some(strip),

@@ -21,7 +21,7 @@ use super::on;
 use super::output::Output;
 use super::ring::{Pushed, Ring};
 use super::tally::{drop_all, drop_one, dropped};
-use crate::protect::threads;
+use crate::process::threads;
 use rustix::fs::CWD;
 
 /// How often the thread takes events, unless a ring is half full.

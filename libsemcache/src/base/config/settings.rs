@@ -108,6 +108,24 @@ pub enum Peers {
     Off,
 }
 
+/// `SEMCACHE_PIN`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pin {
+    /// As [`Pin::Again`] where copies through staging memory are faster than page-locking, else as [`Pin::First`].
+    Auto,
+    /// An operand is page-locked before it is moved for the first time.
+    First,
+    /// An operand passes through staging memory the first time, and is page-locked before it is moved again.
+    Again,
+    /// No operand is page-locked.
+    Off,
+}
+
+impl Pin {
+    /// All values, in their order.
+    pub const ALL: [Pin; 4] = [Pin::Auto, Pin::First, Pin::Again, Pin::Off];
+}
+
 /// `SEMCACHE_GATE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::settings::{
-    CudaSet, Devices, Fail, Gate, Memory, Offload, Peers, Ranks, Sim, SimMachine,
+    CudaSet, Devices, Fail, Gate, Memory, Offload, Peers, Pin, Ranks, Sim, SimMachine,
 };
 use crate::base::ids::MAX_DEVICES;
 
@@ -173,6 +173,16 @@ pub(super) fn peers(v: &str) -> Result<Peers, Bad> {
         "any" => Ok(Peers::Any),
         "off" => Ok(Peers::Off),
         _ => Err(Bad("is not one of auto, any, off")),
+    }
+}
+
+pub(super) fn pin(v: &str) -> Result<Pin, Bad> {
+    match v {
+        "auto" => Ok(Pin::Auto),
+        "first" => Ok(Pin::First),
+        "again" => Ok(Pin::Again),
+        "off" => Ok(Pin::Off),
+        _ => Err(Bad("is not one of auto, first, again, off")),
     }
 }
 

@@ -32,9 +32,10 @@ impl Ring {
         })
     }
 
-    /// Bytes of the largest piece: two such pieces fit in the ring at the same time.
+    /// Bytes of the largest piece: four such pieces fit in the ring at the same time, so that while copy engines read some the CPU
+    /// fills others.
     pub(super) fn largest(&self) -> usize {
-        (self.len / 2) & !(ALIGN - 1)
+        (self.len / 4) & !(ALIGN - 1)
     }
 
     /// The address of a free piece of at most [`Ring::largest`] bytes; or, as an error, the operation to wait for

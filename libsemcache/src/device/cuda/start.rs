@@ -21,7 +21,7 @@ use crate::process::driver_scope::DriverScope;
 use crate::process::loads::Loading;
 
 /// Bytes of a device's staging memory, for each direction.
-const RING: usize = 16 << 20;
+const RING: usize = 32 << 20;
 
 fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
     move |s| CudaError::Refused(what, s.0)

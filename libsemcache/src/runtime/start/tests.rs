@@ -41,7 +41,7 @@ impl Slow {
         let cfg = SimConfig {
             devices,
             memory: 64 << 20,
-            on_thread_start: Some(crate::protect::threads::enter),
+            on_thread_start: Some(crate::process::threads::enter),
             ..SimConfig::default()
         };
         Some(Box::leak(Box::new(Slow {

@@ -5,7 +5,7 @@ use std::thread::{Builder, JoinHandle};
 
 use semcache_fault::handler::threads::{register_runtime_thread, unregister_runtime_thread};
 
-use crate::process::signals_blocked::{self, SignalsBlocked};
+use super::signals_blocked::{self, SignalsBlocked};
 
 /// Stack of threads that only serve: mapped, not allocated; pages that are never touched use no memory.
 pub const STACK: usize = 1 << 20;
