@@ -80,6 +80,7 @@ same arguments offloaded cache.closes faults -- ./arguments scratch/mapped
 same memory offloaded cache.closes faults -- ./memory
 for what in missing protected jumps holes leaps; do same "vanishing_$what" offloaded -- ./vanishing $what; done
 same abac offloaded cache.closes faults calls.dgemm.host==0 -- "$TARGET/legacy/abac" 300
+SEMCACHE_PIN=again same abac_again offloaded cache.closes faults calls.dgemm.host==0 -- "$TARGET/legacy/abac" 700
 same jacobi offloaded calls.dgemv.host==0 -- "$TARGET/legacy/jacobi" 300 20 303
 
 # Another process takes most of each GPU's memory, or all of it, once semcache has allocated some.

@@ -145,8 +145,8 @@ impl Cache {
         if block.len < LEAST {
             return 0;
         }
-        let pending = pieces(block, at, len).filter(|(_, piece)| pins::pending(block, *piece));
-        pending.map(|(_, (_, len))| len).sum()
+        let pieces = pieces(block, at, len).map(|(_, piece)| piece);
+        pins::pending(block, (at, len), pieces)
     }
 
     /// Pins the pieces of a block that hold `len` bytes from `at` on, which are an operand, as far as that pays and is
@@ -159,7 +159,7 @@ impl Cache {
         written: bool,
         call: &[Option<Block>],
     ) {
-        if block.len >= LEAST {
+        if block.len >= LEAST && !pins::used(block, at, len) {
             for (_, piece) in pieces(block, at, len) {
                 self.pin_piece(block, piece, (at, len), written, call);
             }

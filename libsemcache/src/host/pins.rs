@@ -146,6 +146,22 @@ impl Pins {
         (i < self.count && self.all()[i].start < start.saturating_add(len)).then_some(i)
     }
 
+    /// The entries that hold a range of addresses, if each byte of it is pinned.
+    fn covering(&mut self, start: usize, len: usize) -> Option<&mut [Pin]> {
+        let end = start.saturating_add(len);
+        let first = self.all().partition_point(|p| p.start + p.len <= start);
+        let mut at = start;
+        let mut held = 0;
+        for p in &self.all()[first..] {
+            if at >= end || p.start > at || p.stage != Stage::Here {
+                break;
+            }
+            at = p.start + p.len;
+            held += 1;
+        }
+        (at >= end).then(|| &mut self.table.all_mut()[first..first + held])
+    }
+
     fn insert(&mut self, pin: Pin) -> bool {
         if self.table.all().is_empty() {
             match Table::map(MOST) {
@@ -257,6 +273,21 @@ pub fn pages(block: &Block) -> usize {
     sys::whole_pages(block.len).unwrap_or(0)
 }
 
+/// Marks the pinned ranges that hold `len` bytes of a block from `start` on as used now; false if not all of these bytes are
+/// pinned. The pieces of a large matrix are many, and this looks at all of them under the lock once.
+pub fn used(block: &Block, start: usize, len: usize) -> bool {
+    let mut pins = PINS.lock();
+    pins.clock += 1;
+    let stamp = pins.clock;
+    let Some(held) = pins.covering(start, len) else {
+        return false;
+    };
+    for p in held {
+        (p.stamp, p.id) = (stamp, block.id.0);
+    }
+    true
+}
+
 /// The bytes `[at, at + len)` of a piece of a block become an operand: decides whether the calling thread is to pin the piece,
 /// which is given by its start and its length in whole pages. Waits while another thread pins or unpins it.
 pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usize) -> Claim {
@@ -328,18 +359,26 @@ pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usiz
     }
 }
 
-/// Whether the next use of a piece of a block as an operand would try to pin it.
+/// Of the pieces of a block that hold `len` bytes from `at` on, each given by its start and its length in whole pages, the bytes of
+/// those that the next use as an operand would try to pin.
 #[must_use]
-pub fn pending(block: &Block, (start, whole): (usize, usize)) -> bool {
-    let pins = PINS.lock();
-    match pins.first_overlapping(start, whole) {
-        _ if pins.barred => false,
+pub fn pending(
+    block: &Block,
+    (at, len): (usize, usize),
+    pieces: impl Iterator<Item = (usize, usize)>,
+) -> usize {
+    let mut pins = PINS.lock();
+    if pins.barred || pins.covering(at, len).is_some() {
+        return 0;
+    }
+    let tried = |&(start, whole): &(usize, usize)| match pins.first_overlapping(start, whole) {
         Some(i) => {
             let p = &pins.all()[i];
             p.stage == Stage::Refused && p.id != block.id.0
         }
         None => !pins.ended,
-    }
+    };
+    pieces.filter(tried).map(|(_, whole)| whole).sum()
 }
 
 fn yours(p: &Pin, first: bool) -> Claim {
