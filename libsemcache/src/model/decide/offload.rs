@@ -77,15 +77,10 @@ impl<'a> Offload<'a> {
                 seconds: self.one_kernel(uploads),
             },
         };
-        let planned = self.q.planner.and_then(|planner| {
-            let moved: Vec<Fetch> = self
-                .q
-                .operands
-                .iter()
-                .map(|o| self.moved_of(o, uploads))
-                .collect();
-            planner.choice(&self.devices, tile, &moved)
-        });
+        let planned = self
+            .q
+            .planner
+            .and_then(|planner| planner.choice(&self.devices, tile, &self.moved_of_each(uploads)));
         let Work { m, n, k, .. } = self.q.work;
         let several = |choice: Choice| choice.tile.products(m, n, k) > 1;
         let by_task = self.q.devices.len() == 1 && planned.is_some_and(several);
@@ -102,6 +97,12 @@ impl<'a> Offload<'a> {
         };
         choice.seconds += self.machine.call_s + issue + self.moved(uploads) + self.looks() + beyond;
         choice
+    }
+
+    /// How much of each operand has to move, in multiples of what the call uses of it.
+    pub(super) fn moved_of_each(&self, uploads: Uploads) -> Vec<Fetch> {
+        let operands = self.q.operands.iter();
+        operands.map(|o| self.moved_of(o, uploads)).collect()
     }
 
     /// How much of an operand has to move, in multiples of what the call uses of it.
