@@ -7,7 +7,9 @@
 mod settings;
 mod values;
 
-pub use settings::{CudaSet, Devices, Fail, Gate, Memory, Offload, Peers, Ranks, Sim, SimMachine};
+pub use settings::{
+    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Ranks, Sim, SimMachine,
+};
 use values::Bad;
 
 /// One variable of the interface.
@@ -67,6 +69,9 @@ variables! {
     PEERS = "SEMCACHE_PEERS", "auto, any, off", "auto",
         "From where a device gets bytes that the host has, too: from another device that has them if the link is faster \
          than the one to the host (auto), or if there is any (any), or from the host (off).";
+    HOST_SHARE = "SEMCACHE_HOST_SHARE", "auto, off, percent (25%)", "auto",
+        "The share of a level-3 call on devices that the host BLAS computes meanwhile: what its rate tells, where the call \
+         then ends sooner (auto), none (off), or this share of every such call.";
     RATES = "SEMCACHE_RATES", "path", "none",
         "File with measured rates of this machine (docs/rates.md), by which calls are predicted instead of by the \
          built-in ones.";
@@ -137,6 +142,8 @@ pub struct Config {
     pub ranks: Ranks,
     /// `SEMCACHE_PEERS`
     pub peers: Peers,
+    /// `SEMCACHE_HOST_SHARE`
+    pub host_share: HostShare,
     /// `SEMCACHE_RATES`
     pub rates: Option<String>,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
@@ -168,6 +175,7 @@ impl Default for Config {
             host_blas: None,
             ranks: Ranks::Share,
             peers: Peers::Auto,
+            host_share: HostShare::Auto,
             rates: None,
             report: None,
             trace: None,
@@ -202,6 +210,7 @@ impl Config {
             host_blas: reader.read(HOST_BLAS, d.host_blas, |v| Ok(Some(v.to_owned()))),
             ranks: reader.read(RANKS, d.ranks, values::ranks),
             peers: reader.read(PEERS, d.peers, values::peers),
+            host_share: reader.read(HOST_SHARE, d.host_share, values::host_share),
             rates: reader.read(RATES, d.rates, |v| Ok(Some(v.to_owned()))),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
             trace: reader.read(TRACE, d.trace, values::trace),
@@ -376,6 +385,9 @@ mod tests {
             (GATE, "none"),
             (OWN, "1.5MiB"),
             (TILE, "-64"),
+            (HOST_SHARE, "0%"),
+            (HOST_SHARE, "100%"),
+            (HOST_SHARE, "25"),
             (TRACE, "-"),
             (TRACE_LIMIT, "0"),
             (MAIN_PID, "me"),
@@ -512,6 +524,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 17);
+        assert_eq!(VARIABLES.len(), 18);
     }
 }

@@ -1,7 +1,7 @@
-//! Completion of a call on the host after a device refused a task or was lost: the tasks that were not queued, and
-//! those of the lost device, are computed on the host from the bytes that still exist, so that the program never gets
-//! wrong numbers. [`finish`] says which tasks these are, and [`Rest`] computes them by the host BLAS, which the shim
-//! hands to the runtime ([`HostBlas`]).
+//! What the host computes of a call on devices: a part that was divided off for it, or the completion of the call after a
+//! device refused a task or was lost. Then the tasks that were not queued, and those of the lost device, are computed on the
+//! host from the bytes that still exist, so that the program never gets wrong numbers. [`finish`] says which tasks these are.
+//! [`Rest`] computes either by the host BLAS, which the shim hands to the runtime ([`HostBlas`]).
 //!
 //! No lock is held and no signal blocked while the host computes: the host BLAS has threads, locks and buffers of its
 //! own; and a refusal may have come from program memory that could not be read, so that the program's SIGSEGV handler may
@@ -11,16 +11,16 @@
 use std::collections::HashMap;
 
 use super::call::Outcome;
-use crate::base::Rect;
 use crate::base::counters::COUNTERS;
 use crate::base::kernel::Kernel;
+use crate::base::{AllocId, Rect};
 use crate::cache::lost::HostCopy;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
 use crate::plan::redo::{self, Stop};
 use crate::plan::{Access, Part, Plan, Problem, Task};
-use crate::sched::{Stopped, local};
+use crate::sched::{self, Stopped, local};
 
 /// The functions of the host BLAS that the program would have used without semcache.
 pub trait HostBlas: std::fmt::Debug {
@@ -34,10 +34,12 @@ pub trait HostBlas: std::fmt::Debug {
     unsafe fn compute(&self, kernel: &Kernel) -> bool;
 }
 
-/// The tasks of a call that no device finished. The results of its other tasks are written back, or behind inaccessible
-/// pages.
+/// Tasks of a call that the host computes: those that no device finished, or a part that was divided off for the host. The
+/// results of its other tasks are written back, in flight, or behind inaccessible pages.
 #[derive(Debug)]
 pub struct Rest {
+    /// Whether devices should have computed them.
+    refused: bool,
     problem: Box<Problem>,
     tasks: Vec<Task>,
     placed: Vec<Use>,
@@ -55,11 +57,22 @@ impl Rest {
         slots: Box<[[u8; 16]]>,
     ) -> Rest {
         Rest {
+            refused: true,
             problem: Box::new(problem.clone()),
             tasks: tasks.to_vec(),
             placed: placed.to_vec(),
             result,
             slots,
+        }
+    }
+
+    /// The host's part of a call whose operands lie at these addresses.
+    pub(super) fn of_host(problem: &Problem, places: &[Rect], tasks: &[Task]) -> Rest {
+        let at = |(i, p): (usize, &Rect)| sched::operand(problem, i, AllocId(0), p.start, p.start);
+        let placed: Vec<Use> = places.iter().enumerate().map(at).collect();
+        Rest {
+            refused: false,
+            ..Rest::new(problem, tasks, &placed, None, Box::new([]))
         }
     }
 
@@ -76,7 +89,7 @@ impl Rest {
             // `self` and large enough for every value.
             unsafe {
                 if host.is_some_and(|host| host.compute(&kernel)) {
-                    COUNTERS.fallback_host_tasks.add(1);
+                    COUNTERS.fallback_host_tasks.add(u64::from(self.refused));
                 } else {
                     local::compute(&kernel);
                     COUNTERS.fallback_own_tasks.add(1);
