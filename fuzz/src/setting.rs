@@ -14,6 +14,8 @@ pub const PANELS: &[&str] = &["4KiB", "8KiB", "2MiB"];
 pub const OWNS: &[&str] = &["4KiB", "4KiB", "4KiB", "1MiB"];
 /// Tiles: one task for a call, or many.
 pub const TILES: &[&str] = &["auto", "auto", "32"];
+/// Which part of a call the host computes beside devices.
+pub const SHARES: &[&str] = &["auto", "auto", "off", "20%", "60%"];
 /// Faults of simulated devices.
 pub const MODES: &[&str] = &["", "late", "poison"];
 
@@ -42,6 +44,7 @@ impl Setting {
             ("SEMCACHE_OWN", rng.of(OWNS).into()),
             ("SEMCACHE_TILE", rng.of(TILES).into()),
             ("SEMCACHE_GATE", gates[rng.below(gates.len())].clone()),
+            ("SEMCACHE_HOST_SHARE", rng.of(SHARES).into()),
         ];
         // The defaults now and then.
         if rng.one_in(8) {
