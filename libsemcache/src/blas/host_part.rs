@@ -12,6 +12,7 @@ use super::tiling::{Planned, exceeds};
 use crate::base::config::HostShare;
 use crate::base::{AllocId, DeviceSet, Rect, TileSize};
 use crate::cache::{Cache, CacheError};
+use crate::host::Block;
 use crate::model::decide::{self, Mode, Planner};
 use crate::plan::host_part::{columns, divides_columns};
 use crate::plan::{Access, HostPart, Part, host_part};
@@ -49,10 +50,13 @@ pub(super) fn choose(
         ),
     };
     let output = problem.operands.len() - 1;
-    // Results on pages that cannot be protected are waited for before the host begins.
+    // The results that a call waits for are there before the host begins.
     let stays = || {
-        let aligned = item.places[output].start.is_multiple_of(page);
-        aligned && item.blocks[output].is_some() && cache.traps()
+        let place = &item.places[output];
+        let keeps = |b: Block| cache.keeps(b.id, &place.counted_from(b.start));
+        place.start.is_multiple_of(page)
+            && item.blocks[output].is_some_and(keeps)
+            && !decide::host_part::may_wait(q)
     };
     if auto && (!stays() || exceeds(policy.memory_of(devices), problem)) {
         return None;

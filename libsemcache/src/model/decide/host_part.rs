@@ -1,6 +1,6 @@
 //! Whether the host computes a part of a call beside the devices.
 
-use super::offload::{Offload, Uploads};
+use super::offload::{LANDED, Offload, Uploads};
 use super::{Question, WORTH_MORE_DEVICES, triangles};
 use crate::base::{DeviceSet, Work};
 use crate::model::exec::{device_s, host_s};
@@ -18,6 +18,13 @@ pub fn share(work: &Work, devices: &DeviceSet, machine: &Rates) -> Option<f64> {
     let each = devices.ids().map(|id| 1.0 / device_s(work, machine.of(id)));
     let share = host / (host + each.sum::<f64>());
     (share >= LEAST_SHARE).then_some(share)
+}
+
+/// Whether a call may wait for its results, so that the host could not compute beside the devices: as for small ones that the
+/// CPU is likely to read.
+#[must_use]
+pub fn may_wait(q: &Question<'_>) -> bool {
+    q.operands.iter().any(|o| o.written && o.bytes <= LANDED)
 }
 
 /// Whether a call that ends after `with_s` seconds if the host has a part, and after `without_s` otherwise, is divided.

@@ -12,7 +12,7 @@ const USABLE: f64 = 0.9;
 const PLAIN_TILE: usize = 2048;
 /// The largest result, in bytes, whose write-back a call waits for, so that the result is readable when the call
 /// returns.
-const LANDED: usize = 1 << 20;
+pub(super) const LANDED: usize = 1 << 20;
 
 /// How much of an upload's time counts for this call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
