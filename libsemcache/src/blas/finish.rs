@@ -9,17 +9,19 @@
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use super::call::Outcome;
 use crate::base::counters::COUNTERS;
 use crate::base::kernel::Kernel;
-use crate::base::{AllocId, Rect};
+use crate::base::{AllocId, Rect, Work};
 use crate::cache::lost::HostCopy;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
 use crate::plan::redo::{self, Stop};
 use crate::plan::{Access, Part, Plan, Problem, Task};
+use crate::sched::memory::work;
 use crate::sched::{self, Stopped, local};
 
 /// The functions of the host BLAS that the program would have used without semcache.
@@ -79,17 +81,22 @@ impl Rest {
     /// Computes these tasks on the host, with no lock held and no signal blocked, after results of the other tasks that
     /// no copy could write have been delivered. Tasks for which there is no function of a host BLAS are computed by
     /// arithmetic of semcache's own, on the calling thread. If the program's signal handler leaves by a jump, the memory
-    /// of `self` leaks.
+    /// of `self` leaks. `timed` gets the work and the time of each task of a part that was divided off for the host BLAS.
     #[must_use]
-    pub fn compute(self, host: Option<&dyn HostBlas>) -> Outcome {
+    pub fn compute(self, host: Option<&dyn HostBlas>, timed: &dyn Fn(Work, Duration)) -> Outcome {
         self.placed.iter().for_each(Use::begun);
         for task in &self.tasks {
+            let begun = Instant::now();
             let kernel = local::in_place(&self.problem, task, &self.placed, self.result.as_ref());
             // SAFETY: the operands are the program's, of the extents that its call promised; the slot is owned by
             // `self` and large enough for every value.
             unsafe {
                 if host.is_some_and(|host| host.compute(&kernel)) {
-                    COUNTERS.fallback_host_tasks.add(u64::from(self.refused));
+                    if self.refused {
+                        COUNTERS.fallback_host_tasks.add(1);
+                    } else {
+                        timed(work(&self.problem, task), begun.elapsed());
+                    }
                 } else {
                     local::compute(&kernel);
                     COUNTERS.fallback_own_tasks.add(1);

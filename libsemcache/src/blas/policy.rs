@@ -106,6 +106,13 @@ impl Policy {
         }
     }
 
+    /// Corrects the host's rates by the seconds that the host BLAS took for its part of a call. They are measured, no bounds as
+    /// those of [`Policy::back`], so a host that is slower than predicted soon has no part any more.
+    pub fn host_took(&self, work: Work, seconds: f64) {
+        let quantity = Quantity::Host(work);
+        self.observe(&Observed { quantity, seconds });
+    }
+
     /// Whether A/B probes check predictions.
     pub(super) fn tries(&self) -> bool {
         self.real && self.mode == Mode::Auto

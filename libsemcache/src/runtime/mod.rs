@@ -138,7 +138,13 @@ fn group(
     let mut ran = decided?;
     for rest in std::mem::take(&mut ran.rests) {
         let begun = trace::now();
-        ran.outcome = rest.compute(facts.host);
+        ran.outcome = rest.compute(facts.host, &|work, time| {
+            if let Some(runtime) = get() {
+                let _blocked = SignalsBlocked::new();
+                let _usual = Usual::new();
+                runtime.policy.host_took(work, time.as_secs_f64());
+            }
+        });
         if trace::on() {
             let span = (begun, trace::now());
             trace::record(Event::HostPart { span, cause });

@@ -142,7 +142,9 @@ fn of_triangle(problem: &Problem, task: &Task, part: &Part) -> (usize, usize) {
     (elements(&mut read), elements(&mut pieces.iter()))
 }
 
-fn work(problem: &Problem, task: &Task) -> Work {
+/// The work of a task.
+#[must_use]
+pub fn work(problem: &Problem, task: &Task) -> Work {
     let k = &task.kernel;
     Work {
         routine: k.routine,
@@ -459,7 +461,6 @@ mod tests {
         );
         // The rate that the host adds.
         let added = reached - p.work().flops() / without;
-        println!("{added} {host}");
         assert!((added / host - 1.0).abs() < 0.05, "{added} of {host}");
     }
 
