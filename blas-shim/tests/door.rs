@@ -1,5 +1,6 @@
 //! Tests of the door to the host BLAS: simulated devices refuse every second kernel, or are lost, and the host BLAS
-//! finishes the calls. Results are exactly those of OpenBLAS, and the report says who computed.
+//! finishes the calls; or it computes a part of each call. Results are exactly those of OpenBLAS, and the report says who
+//! computed.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in a user's process"
@@ -14,11 +15,16 @@ use kit::{ALWAYS, OPENBLAS, OPENBLAS_64, REFERENCE, REFERENCE_64, kit};
 
 /// Runs a client on simulated devices with these failures, and reads its report.
 fn failing(client: &Path, args: &[&str], tile: &str, fail: &str) -> (Output, String) {
+    simulated(client, args, tile, &format!("fail={fail}"), "off")
+}
+
+/// Runs a client on simulated devices that behave so, with this share for the host, and reads its report.
+fn simulated(client: &Path, args: &[&str], tile: &str, how: &str, share: &str) -> (Output, String) {
     let kit = kit();
     let name = client.file_name().expect("a file").to_string_lossy();
     let mode = args.last().copied().unwrap_or_default();
     let mode = mode.rsplit('/').next().unwrap_or_default();
-    let report = kit.dir.join(format!("{name}-{mode}-{fail}.json"));
+    let report = kit.dir.join(format!("{name}-{mode}-{how}-{share}.json"));
     let output = kit.run(
         &kit.library,
         client,
@@ -29,7 +35,8 @@ fn failing(client: &Path, args: &[&str], tile: &str, fail: &str) -> (Output, Str
             ("SEMCACHE_OWN", "4KiB"),
             ("SEMCACHE_DEVICES", "sim:1"),
             ("SEMCACHE_TILE", tile),
-            ("SEMCACHE_SIM", &format!("fail={fail}")),
+            ("SEMCACHE_SIM", how),
+            ("SEMCACHE_HOST_SHARE", share),
             ("SEMCACHE_REPORT", report.to_str().expect("UTF-8")),
         ],
     );
@@ -144,19 +151,71 @@ fn lost_devices() {
     );
 }
 
+/// The host BLAS computes a part of every call whose columns can be divided, beside devices that run the rest, or refuse it.
+#[test]
+fn parts_of_calls() {
+    for (source, least) in [("decode", 100), ("level3", 500)] {
+        let client = client(source, "parts", "int", ("x##_", "cblas_##x"), OPENBLAS);
+        for (how, share) in [
+            ("late", "30%"),
+            ("poison", "85%"),
+            ("fail=launches:2", "40%"),
+        ] {
+            let (output, report) = simulated(&client, &[OPENBLAS], "2", how, share);
+            let text = passed(&output);
+            assert!(text.contains(" 0 failures"), "{source} {how}: {text}");
+            let of = |key| number(&report, "", key);
+            assert!(of("host_parts") > least, "{source} {how}: {report}");
+            assert_eq!(of("fallback_own_tasks"), 0, "{source} {how}: {report}");
+            let refused = of("fallback_host_tasks") > 0;
+            assert_eq!(refused, how.starts_with("fail"), "{source} {how}: {report}");
+        }
+    }
+}
+
+/// As [`lost_devices`], while the host computes a part of each call.
+#[test]
+fn devices_are_lost_beside_the_hosts_part() {
+    let (mut host, mut ended) = (0, 0);
+    let client = client(
+        "decode",
+        "lost_parts",
+        "int",
+        ("x##_", "cblas_##x"),
+        OPENBLAS,
+    );
+    for n in (1..5200).step_by(97) {
+        let how = format!("fail=lost:{n}");
+        let (output, report) = simulated(&client, &[OPENBLAS], "2", &how, "35%");
+        if output.status.code() == Some(70) {
+            ended += 1;
+            continue;
+        }
+        let text = passed(&output);
+        assert!(text.contains(" 0 failures"), "{n}: {text}");
+        host += number(&report, "", "fallback_host_tasks");
+    }
+    assert!(host > 100, "{host} tasks, {ended} ended");
+}
+
 #[test]
 fn nothing_is_held_within_the_host() {
     let kit = kit();
     let provider = kit.compile("door.c", "libdoor.so", &["-shared", "-fPIC", "-DPROVIDER"]);
     let provider = provider.to_str().expect("UTF-8");
     let client = kit.compile("door.c", "door", &[provider, "-pthread"]);
-    for mode in ["nested", "free", "jump"] {
-        let (output, report) = failing(&client, &[mode], "16", "launches:2");
+    let modes = ["nested", "free", "jump"];
+    let ways = [("fail=launches:2", "off"), ("late", "30%")];
+    for (mode, (how, share)) in modes.into_iter().flat_map(|m| ways.map(|way| (m, way))) {
+        let (output, report) = simulated(&client, &[mode], "16", how, share);
         passed(&output);
-        assert!(
-            number(&report, "", "fallback_host_tasks") > 100,
-            "{mode}: {report}"
-        );
+        let (tasks, parts) = ("fallback_host_tasks", "host_parts");
+        let (key, least) = if share == "off" {
+            (tasks, 100)
+        } else {
+            (parts, 5)
+        };
+        assert!(number(&report, "", key) > least, "{mode}: {report}");
         assert_eq!(
             number(&report, "", "fallback_own_tasks"),
             0,
@@ -164,7 +223,7 @@ fn nothing_is_held_within_the_host() {
         );
         // The calls that the host BLAS made within stayed there.
         assert!(
-            number(&report, "\"dgemv\"", "nested") > 1000,
+            number(&report, "\"dgemv\"", "nested") > 100,
             "{mode}: {report}"
         );
         assert_eq!(

@@ -260,6 +260,7 @@ fn add(report: &std::path::Path, sums: &mut BTreeMap<String, f64>) {
         ("faults.false_sharing", faults.false_sharing),
         ("offloaded", report.offloaded()),
         ("host", report.calls.values().map(|c| c.host).sum()),
+        ("host_parts", report.counts.host_parts),
         ("fallbacks", report.counts.fallbacks),
     ] {
         *sums.entry(key.into()).or_default() += count as f64;

@@ -16,6 +16,8 @@ pub const OWNS: &[&str] = &["4KiB", "4KiB", "4KiB", "1MiB"];
 pub const TILES: &[&str] = &["auto", "auto", "32"];
 /// When operands are page-locked.
 pub const PINS: &[&str] = &["auto", "again", "off"];
+/// Which part of a call the host computes beside devices.
+pub const SHARES: &[&str] = &["auto", "auto", "off", "20%", "60%"];
 /// Faults of simulated devices.
 pub const MODES: &[&str] = &["", "late", "poison"];
 
@@ -45,6 +47,7 @@ impl Setting {
             ("SEMCACHE_TILE", rng.of(TILES).into()),
             ("SEMCACHE_PIN", rng.of(PINS).into()),
             ("SEMCACHE_GATE", gates[rng.below(gates.len())].clone()),
+            ("SEMCACHE_HOST_SHARE", rng.of(SHARES).into()),
         ];
         // The defaults now and then.
         if rng.one_in(8) {

@@ -503,7 +503,8 @@ fn int(n: usize) -> i64 {
     i64::try_from(n).unwrap()
 }
 
-fn child(seed: u64) {
+/// `divided`: the host computes a part of each call whose columns can be divided.
+fn child(seed: u64, divided: bool) {
     heap::configure(4096);
     adopt::configure(4096);
     let mut sweep = Sweep {
@@ -533,26 +534,39 @@ fn child(seed: u64) {
         sweep.names
     );
     assert!(COUNTERS.cache.closes.get() > 0 && COUNTERS.faults.read.get() > 0);
+    let parts = COUNTERS.host_parts.get();
+    assert!(if divided { parts > 500 } else { parts == 0 }, "{parts}");
 }
 
 fn main() {
     let real = devices::named();
-    let configurations: &[(&str, &str, &str)] = if devices::real() {
-        &[(&real, "", "512MiB"), (&real, "", "64KiB")]
+    // Devices, mode, memory, and the part of the host.
+    type Configuration<'a> = (&'a str, &'a str, &'a str, &'a str);
+    let configurations: &[Configuration<'_>] = if devices::real() {
+        &[
+            (&real, "", "512MiB", "auto"),
+            (&real, "", "64KiB", "auto"),
+            (&real, "", "512MiB", "30%"),
+        ]
     } else {
         &[
-            ("sim:1", "late", "64MiB"),
-            ("sim:2", "late,poison,seed=2", "64MiB"),
-            ("sim:3", "poison,seed=3", "64MiB"),
-            ("sim:2", "late,poison,seed=4", "48KiB"),
+            ("sim:1", "late", "64MiB", "auto"),
+            ("sim:2", "late,poison,seed=2", "64MiB", "auto"),
+            ("sim:3", "poison,seed=3", "64MiB", "auto"),
+            ("sim:2", "late,poison,seed=4", "48KiB", "auto"),
+            ("sim:2", "late,poison,seed=5", "64MiB", "30%"),
+            ("sim:1", "late,poison,seed=6", "48KiB", "60%"),
         ]
     };
     let cases = (1..).zip(configurations);
-    let case = |(seed, &(devices, mode, memory)): (u64, &(&str, &str, &str))| {
-        Case::new(format!("{devices} '{mode}' {memory}"), move || child(seed))
+    let case = |(seed, &(devices, mode, memory, share)): (u64, &Configuration<'_>)| {
+        let name = format!("{devices} '{mode}' {memory} {share}");
+        let divided = share != "auto";
+        Case::new(name, move || child(seed, divided))
             .set("SEMCACHE_DEVICES", devices)
             .set("SEMCACHE_SIM", mode)
             .set("SEMCACHE_MEMORY", memory)
+            .set("SEMCACHE_HOST_SHARE", share)
             .set("SEMCACHE_PANEL", "4KiB")
             .set("SEMCACHE_OFFLOAD", "always")
             .set("SEMCACHE_TILE", TILE.to_string())

@@ -1,4 +1,4 @@
-/* What happens while the host BLAS finishes a call that a device refused. With PROVIDER: a BLAS whose dgemm_ calls its own
+/* What happens while the host BLAS finishes a call that a device refused, or computes a part of one. With PROVIDER: a BLAS whose dgemm_ calls its own
  * dgemv_ by its exported name, after a hook of the client's. The client's modes:
  *
  *   door nested   dgemm alone
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #ifdef PROVIDER
-void (*door_hook)(int rows);
+void (*door_hook)(int elements);
 int isamax_(const int *n, const float *x, const int *inc) {
   int best = 0;
   for (int i = 1; i < *n; i++)
@@ -32,7 +32,7 @@ void dgemv_(const char *t, const int *m, const int *n, const double *al, const d
 void dgemm_(const char *ta, const char *tb, const int *m, const int *n, const int *k, const double *al, const double *a,
             const int *lda, const double *b, const int *ldb, const double *be, double *c, const int *ldc) {
   int one = 1;
-  if (door_hook) door_hook(*m);
+  if (door_hook) door_hook(*m * *n);
   for (int j = 0; j < *n; j++) dgemv_("N", m, k, al, a, lda, b + (long)j * *ldb, &one, be, c + (long)j * *ldc, &one);
 }
 #else
@@ -63,9 +63,9 @@ static int problems, seen;
 static pthread_t first;
 static Call other;
 static void *thread(void *x) { multiply(other); return x; }
-/* The tasks of a call have fewer rows than the call. */
-static void is_free(int rows) {
-  if (rows == N || !pthread_equal(pthread_self(), first) || seen++) return;
+/* The tasks of a call have fewer elements than the call. */
+static void is_free(int elements) {
+  if (elements == N * N || !pthread_equal(pthread_self(), first) || seen++) return;
   sigset_t now;
   sigprocmask(SIG_BLOCK, NULL, &now);
   for (int s = 1; s < 32; s++) problems += sigismember(&now, s);
@@ -78,7 +78,7 @@ static void is_free(int rows) {
 }
 static sigjmp_buf out;
 static void leave(int s) { siglongjmp(out, 1); }
-static void raises(int rows) { if (rows != N && seen++ == 2) raise(SIGUSR1); }
+static void raises(int elements) { if (elements != N * N && seen++ == 2) raise(SIGUSR1); }
 int main(int argc, char **argv) {
   int jumped = 0;
   first = pthread_self();

@@ -8,7 +8,7 @@ mod settings;
 mod values;
 
 pub use settings::{
-    CudaSet, Devices, Fail, Gate, Memory, Offload, Peers, Pin, Ranks, Sim, SimMachine,
+    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, Sim, SimMachine,
 };
 use values::Bad;
 
@@ -72,6 +72,9 @@ variables! {
     PIN = "SEMCACHE_PIN", "auto, first, again, off", "auto",
         "When operands are page-locked: at their first use (first); when they are moved again, and the first time pass through \
          staging memory, by several threads (again); never (off). auto: again if that is faster, as with several GPUs.";
+    HOST_SHARE = "SEMCACHE_HOST_SHARE", "auto, off, percent (25%)", "auto",
+        "The share of a level-3 call on devices that the host BLAS computes meanwhile: what its rate tells, where the call \
+         then ends sooner (auto), none (off), or this share of every such call.";
     RATES = "SEMCACHE_RATES", "path", "none",
         "File with measured rates of this machine (docs/rates.md), by which calls are predicted instead of by the \
          built-in ones.";
@@ -144,6 +147,8 @@ pub struct Config {
     pub peers: Peers,
     /// `SEMCACHE_PIN`
     pub pin: Pin,
+    /// `SEMCACHE_HOST_SHARE`
+    pub host_share: HostShare,
     /// `SEMCACHE_RATES`
     pub rates: Option<String>,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
@@ -176,6 +181,7 @@ impl Default for Config {
             ranks: Ranks::Share,
             peers: Peers::Auto,
             pin: Pin::Auto,
+            host_share: HostShare::Auto,
             rates: None,
             report: None,
             trace: None,
@@ -211,6 +217,7 @@ impl Config {
             ranks: reader.read(RANKS, d.ranks, values::ranks),
             peers: reader.read(PEERS, d.peers, values::peers),
             pin: reader.read(PIN, d.pin, values::pin),
+            host_share: reader.read(HOST_SHARE, d.host_share, values::host_share),
             rates: reader.read(RATES, d.rates, |v| Ok(Some(v.to_owned()))),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
             trace: reader.read(TRACE, d.trace, values::trace),
@@ -385,6 +392,9 @@ mod tests {
             (GATE, "none"),
             (OWN, "1.5MiB"),
             (TILE, "-64"),
+            (HOST_SHARE, "0%"),
+            (HOST_SHARE, "100%"),
+            (HOST_SHARE, "25"),
             (TRACE, "-"),
             (TRACE_LIMIT, "0"),
             (MAIN_PID, "me"),
@@ -521,6 +531,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 18);
+        assert_eq!(VARIABLES.len(), 19);
     }
 }

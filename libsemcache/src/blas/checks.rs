@@ -73,6 +73,8 @@ pub(super) struct Item<'a> {
     pub(super) blocks: Vec<Option<Block>>,
     /// Whether the cache had an entry for the block of each operand when the call's decision was made.
     pub(super) known: [bool; OPERANDS],
+    /// Whether this is the devices' part of a call of which the host computes another part.
+    pub(super) divided: bool,
 }
 
 impl Item<'_> {
@@ -107,6 +109,7 @@ pub fn check<'a>(group: &Group<'a>) -> Result<Checks<'a>, WhyHost> {
                 places,
                 blocks: Vec::new(),
                 known: [false; OPERANDS],
+                divided: false,
             }),
             Checked::NoProduct => host |= !args::scaled(call).is_empty(),
             Checked::Bad => return Err(WhyHost::BadArgument),

@@ -1,7 +1,7 @@
-//! Completion of a call on the host after a device refused a task or was lost: the tasks that were not queued, and
-//! those of the lost device, are computed on the host from the bytes that still exist, so that the program never gets
-//! wrong numbers. [`finish`] says which tasks these are, and [`Rest`] computes them by the host BLAS, which the shim
-//! hands to the runtime ([`HostBlas`]).
+//! What the host computes of a call on devices: a part that was divided off for it, or the completion of the call after a
+//! device refused a task or was lost. Then the tasks that were not queued, and those of the lost device, are computed on the
+//! host from the bytes that still exist, so that the program never gets wrong numbers. [`finish`] says which tasks these are.
+//! [`Rest`] computes either by the host BLAS, which the shim hands to the runtime ([`HostBlas`]).
 //!
 //! No lock is held and no signal blocked while the host computes: the host BLAS has threads, locks and buffers of its
 //! own; and a refusal may have come from program memory that could not be read, so that the program's SIGSEGV handler may
@@ -9,18 +9,20 @@
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use super::call::Outcome;
-use crate::base::Rect;
 use crate::base::counters::COUNTERS;
 use crate::base::kernel::Kernel;
+use crate::base::{AllocId, Rect, Work};
 use crate::cache::lost::HostCopy;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
 use crate::plan::redo::{self, Stop};
 use crate::plan::{Access, Part, Plan, Problem, Task};
-use crate::sched::{Stopped, local};
+use crate::sched::memory::work;
+use crate::sched::{self, Stopped, local};
 
 /// The functions of the host BLAS that the program would have used without semcache.
 pub trait HostBlas: std::fmt::Debug {
@@ -34,10 +36,12 @@ pub trait HostBlas: std::fmt::Debug {
     unsafe fn compute(&self, kernel: &Kernel) -> bool;
 }
 
-/// The tasks of a call that no device finished. The results of its other tasks are written back, or behind inaccessible
-/// pages.
+/// Tasks of a call that the host computes: those that no device finished, or a part that was divided off for the host. The
+/// results of its other tasks are written back, in flight, or behind inaccessible pages.
 #[derive(Debug)]
 pub struct Rest {
+    /// Whether devices should have computed them.
+    refused: bool,
     problem: Box<Problem>,
     tasks: Vec<Task>,
     placed: Vec<Use>,
@@ -55,6 +59,7 @@ impl Rest {
         slots: Box<[[u8; 16]]>,
     ) -> Rest {
         Rest {
+            refused: true,
             problem: Box::new(problem.clone()),
             tasks: tasks.to_vec(),
             placed: placed.to_vec(),
@@ -63,20 +68,35 @@ impl Rest {
         }
     }
 
+    /// The host's part of a call whose operands lie at these addresses.
+    pub(super) fn of_host(problem: &Problem, places: &[Rect], tasks: &[Task]) -> Rest {
+        let at = |(i, p): (usize, &Rect)| sched::operand(problem, i, AllocId(0), p.start, p.start);
+        let placed: Vec<Use> = places.iter().enumerate().map(at).collect();
+        Rest {
+            refused: false,
+            ..Rest::new(problem, tasks, &placed, None, Box::new([]))
+        }
+    }
+
     /// Computes these tasks on the host, with no lock held and no signal blocked, after results of the other tasks that
     /// no copy could write have been delivered. Tasks for which there is no function of a host BLAS are computed by
     /// arithmetic of semcache's own, on the calling thread. If the program's signal handler leaves by a jump, the memory
-    /// of `self` leaks.
+    /// of `self` leaks. `timed` gets the work and the time of each task of a part that was divided off for the host BLAS.
     #[must_use]
-    pub fn compute(self, host: Option<&dyn HostBlas>) -> Outcome {
+    pub fn compute(self, host: Option<&dyn HostBlas>, timed: &dyn Fn(Work, Duration)) -> Outcome {
         self.placed.iter().for_each(Use::begun);
         for task in &self.tasks {
+            let begun = Instant::now();
             let kernel = local::in_place(&self.problem, task, &self.placed, self.result.as_ref());
             // SAFETY: the operands are the program's, of the extents that its call promised; the slot is owned by
             // `self` and large enough for every value.
             unsafe {
                 if host.is_some_and(|host| host.compute(&kernel)) {
-                    COUNTERS.fallback_host_tasks.add(1);
+                    if self.refused {
+                        COUNTERS.fallback_host_tasks.add(1);
+                    } else {
+                        timed(work(&self.problem, task), begun.elapsed());
+                    }
                 } else {
                     local::compute(&kernel);
                     COUNTERS.fallback_own_tasks.add(1);

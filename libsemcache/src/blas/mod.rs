@@ -15,6 +15,7 @@ pub mod checks;
 pub mod deliver;
 pub mod finish;
 pub mod host_decisions;
+mod host_part;
 pub mod local;
 pub mod names;
 mod offload;

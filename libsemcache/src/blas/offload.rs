@@ -13,6 +13,7 @@ use log::{debug, log_enabled};
 use super::ab_probe::probed;
 use super::asked::Asked;
 use super::checks::Item;
+use super::host_part;
 use super::policy::{Policy, state};
 use super::sample::sample;
 use super::spread::Spread;
@@ -254,7 +255,8 @@ fn least(one: Option<u32>, other: u32) -> Option<u32> {
     Some(one.map_or(other, |one| one.min(other)))
 }
 
-/// Decides whether a group of calls runs on devices; `key` is the key of the whole group ([`super::host_decisions::of`]).
+/// Decides whether a group of calls runs on devices; `key` is the key of the whole group ([`super::host_decisions::of`]), and
+/// `has_routine` whether the host BLAS has the routine.
 ///
 /// # Errors
 /// The reason why the host BLAS runs the calls.
@@ -263,6 +265,7 @@ pub(super) fn decide(
     policy: &Policy,
     key: u64,
     items: &mut [Item<'_>],
+    has_routine: bool,
 ) -> Result<Spread, WhyHost> {
     let usable = cache.backend().usable();
     let gathered = Gathered::of(cache, policy, key, items)?;
@@ -338,7 +341,15 @@ pub(super) fn decide(
         } => {
             let amortises = policy.mode == Mode::Auto && predicted_s >= host_s;
             goes_to_devices(policy, key, &gathered, &states, amortises);
+            let chosen = match &*items {
+                [item] => {
+                    host_part::choose(cache, policy, &asked, item, (&devices, tile), has_routine)
+                }
+                _ => None,
+            };
+            let gain_s = chosen.as_ref().map_or(0.0, |chosen| chosen.gain_s);
             Ok(Spread {
+                host: chosen.map(|chosen| chosen.part),
                 devices,
                 usable,
                 tile,
@@ -346,7 +357,7 @@ pub(super) fn decide(
                 owners,
                 divides: decide::most_devices(&work) > 1,
                 calls: items.len(),
-                whole_s: predicted_s - beyond_s,
+                whole_s: predicted_s - beyond_s - gain_s,
                 rates,
             })
         }

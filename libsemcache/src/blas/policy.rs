@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::call::Call;
 use super::host_decisions::{self, HostDecisions};
 use super::tilings::Tilings;
-use crate::base::config::{Config, Devices, Offload, SimMachine};
+use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine};
 use crate::base::counters::COUNTERS;
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work};
 use crate::device::api::{Backend, Caps};
@@ -27,6 +27,7 @@ use crate::topology;
 pub struct Policy {
     pub(super) mode: Mode,
     pub(super) tile: Option<usize>,
+    pub(super) host_share: HostShare,
     /// Bytes of memory of each device.
     pub(super) memory: Vec<usize>,
     /// How the devices read each other's memory.
@@ -68,6 +69,7 @@ impl Policy {
         Self {
             mode,
             tile: config.tile,
+            host_share: config.host_share,
             memory: devices.iter().map(|c| c.memory).collect(),
             links: Links::new(devices.iter().map(|c| c.links.clone())).used(config.peers),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
@@ -102,6 +104,13 @@ impl Policy {
         if self.real {
             self.learned().rates.observe(seen);
         }
+    }
+
+    /// Corrects the host's rates by the seconds that the host BLAS took for its part of a call. They are measured, no bounds as
+    /// those of [`Policy::back`], so a host that is slower than predicted soon has no part any more.
+    pub fn host_took(&self, work: Work, seconds: f64) {
+        let quantity = Quantity::Host(work);
+        self.observe(&Observed { quantity, seconds });
     }
 
     /// Whether A/B probes check predictions.

@@ -218,9 +218,13 @@ pub(super) fn conclude(
     let Item { call, problem, .. } = item;
     let hash = hash(call);
     let repeats = || {
+        // A replay launches one kernel; a part of the call is not the call.
         let [task] = plan.tasks.as_slice() else {
             return None;
         };
+        if item.divided {
+            return None;
+        }
         let sets = SETS_OF_NOTES.get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
         let set = Set::of(sets, hash).filter(|s| s.missed_before(hash))?;
         let blocks = item.blocks.iter().copied();

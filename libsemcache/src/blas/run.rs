@@ -13,7 +13,7 @@ use super::offload;
 use super::operands::{self, Operands, blocks};
 use super::policy::Policy;
 use super::spread::Seconds;
-use super::{host_decisions, replay, value};
+use super::{host_decisions, host_part, replay, value};
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceSet, Rect, Value};
 use crate::cache::call::Made;
@@ -33,14 +33,15 @@ use crate::sched::{self, Memory, Out, Stopped, StreamedWriteBack};
 pub struct Ran {
     /// The result of a single call.
     pub outcome: Outcome,
-    /// The tasks, of the calls before `from`, that the calling thread has to compute. No call reads what another call
-    /// of the group writes, so their order does not matter.
+    /// The tasks, of the calls before `from`, that the calling thread has to compute. None reads what another one of these
+    /// lists writes, so the order of the lists does not matter.
     pub rests: Vec<Rest>,
     /// The first call that the host BLAS has to run, because the devices refused it.
     pub from: Option<usize>,
 }
 
-/// Runs the calls of a group on the devices, in order, and returns what is left for the host.
+/// Runs the calls of a group on the devices, in order, and returns what is left for the host. `has_routine`: whether the host
+/// BLAS has the routine.
 ///
 /// # Errors
 /// The reason why the host must run all of them; no byte of the program was changed.
@@ -49,6 +50,7 @@ pub fn run(
     policy: &Policy,
     group: &Group<'_>,
     checks: &mut Checks<'_>,
+    has_routine: bool,
 ) -> Result<Ran, WhyHost> {
     if checks.clears() {
         return Err(WhyHost::Empty);
@@ -63,7 +65,7 @@ pub fn run(
         item.blocks = blocks(cache, &item.problem, &item.places)?;
     }
     let (watch, key) = (Stopwatch::start(), host_decisions::of(group.calls));
-    let spread = offload::decide(cache, policy, key, &mut checks.items)?;
+    let spread = offload::decide(cache, policy, key, &mut checks.items, has_routine)?;
     let number = cache.number();
     let mut ran = Ran {
         outcome: Outcome::Done(Value::ZERO),
@@ -86,6 +88,12 @@ pub fn run(
             policy.launched_again(key);
             continue;
         }
+        let divided = spread.host.as_ref().map(|host| (item, host));
+        if let Some((item, host)) = divided {
+            host_part::open(cache, item, host).map_err(|_| WhyHost::Refused)?;
+        }
+        let on_devices = divided.map(|(item, host)| host_part::of_devices(item, host));
+        let item = on_devices.as_ref().unwrap_or(item);
         let planned = spread.plan(policy, &item.problem, i);
         let done = planned
             .ok_or(WhyHost::OutOfMemory)
@@ -113,6 +121,10 @@ pub fn run(
                 ran.from = Some(item.at);
                 break;
             }
+        }
+        if let Some((item, host)) = divided {
+            COUNTERS.host_parts.add(1);
+            ran.rests.push(host_part::of_host(item, host));
         }
     }
     Ok(ran)

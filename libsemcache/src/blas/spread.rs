@@ -8,12 +8,14 @@ use crate::base::{DeviceId, DeviceSet, TileSize};
 use crate::cache::Cache;
 use crate::model::decide::Mode;
 use crate::model::rates::Rates;
-use crate::plan::{self, Owned, Plan, Problem, Resources};
+use crate::plan::{self, HostPart, Owned, Plan, Problem, Resources};
 
 /// The decision for calls that run on devices: which devices, which tile, and the predicted times.
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
     pub(super) devices: DeviceSet,
+    /// The part of a single call that the host computes.
+    pub(super) host: Option<HostPart>,
     /// All devices that can be used.
     pub(super) usable: DeviceSet,
     pub(super) tile: TileSize,

@@ -33,6 +33,8 @@ pub(super) struct Planned<'a> {
     problem: &'a Problem,
     /// Whether the operands exceed the memory of every device, and tilings for that exist.
     exceeds: bool,
+    /// The host's part beside this problem: columns of the output, and seconds.
+    host: (usize, f64),
 }
 
 impl<'a> Planned<'a> {
@@ -51,9 +53,16 @@ impl<'a> Planned<'a> {
             rates,
             problem,
             exceeds,
+            host: (0, 0.0),
         };
         planned.exceeds = exceeds && planned.out_of_core(usable).is_some();
         planned
+    }
+
+    /// The same call, beside which the host computes this number of columns of the output in these seconds.
+    pub(super) fn beside_host(mut self, columns: usize, host_s: f64) -> Planned<'a> {
+        self.host = (columns, host_s);
+        self
     }
 
     /// The choice on devices of which one does not hold all operands.
@@ -78,7 +87,7 @@ impl<'a> Planned<'a> {
         moved: &[Fetch],
     ) -> Option<Chosen> {
         let Problem { m, n, k, .. } = *self.problem;
-        let on = Devices::new(devices, self.rates, &self.policy.links);
+        let on = Devices::new(devices, self.rates, &self.policy.links).beside_host(self.host.1);
         let (mut best, mut spent_s): (Option<Choice>, f64) = (None, 0.0);
         let given = tile.is_some();
         let candidates: Vec<TileSize> = match tile {
@@ -136,6 +145,7 @@ impl Planner for Planned<'_> {
             self.rates,
             tile,
             moved,
+            self.host.0,
         );
         let known = self.policy.tilings().get(&key, self.rates);
         let chosen = known.unwrap_or_else(|| {
@@ -191,7 +201,7 @@ fn plain(
 }
 
 /// Whether a level-3 call has more operands than this memory holds.
-fn exceeds(memory: usize, problem: &Problem) -> bool {
+pub(super) fn exceeds(memory: usize, problem: &Problem) -> bool {
     let bytes = problem.operands.iter().fold(0, |sum: usize, o| {
         let elements = o.rows.saturating_mul(o.cols);
         sum.saturating_add(elements.saturating_mul(problem.dtype.size()))
@@ -212,6 +222,7 @@ fn chosen(
         rates,
         None,
         &[],
+        0,
     );
     if let Some(known) = policy.tilings().get(&key, rates) {
         return known;

@@ -30,6 +30,8 @@ pub(super) struct Key {
     tile: Option<TileSize>,
     /// For each operand, sixteenths of it that are sent, and that are written back.
     moved: SmallVec<[(u32, u32); 3]>,
+    /// Columns of the output that the host computes beside these.
+    host_columns: usize,
 }
 
 impl Key {
@@ -39,6 +41,7 @@ impl Key {
         rates: &Rates,
         tile: Option<TileSize>,
         moved: &[Fetch],
+        host_columns: usize,
     ) -> Key {
         let class = |share: f64| (share * 16.0).round() as u32;
         Key {
@@ -52,6 +55,7 @@ impl Key {
             memory,
             tile,
             moved: moved.iter().map(|m| (class(m.get), class(m.set))).collect(),
+            host_columns,
         }
     }
 }
@@ -72,7 +76,7 @@ pub(super) struct Chosen {
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     chosen: Option<Chosen>,
-    rates: [f64; 3],
+    rates: [f64; 4],
 }
 
 /// The choices made so far.
@@ -98,11 +102,17 @@ impl Tilings {
 }
 
 /// The rates that decide between tilings.
-fn of(key: &Key, rates: &Rates) -> [f64; 3] {
+fn of(key: &Key, rates: &Rates) -> [f64; 4] {
     let fastest = key.devices.first().copied().unwrap_or(0);
     let device = rates.kinds.of_kind(usize::from(fastest));
     let products = device.gemm(key.dtype).peak_flops;
-    [products, device.h2d.bytes_per_s, device.d2h.bytes_per_s]
+    let host = rates.host.gemm_flops[key.dtype as usize];
+    [
+        products,
+        device.h2d.bytes_per_s,
+        device.d2h.bytes_per_s,
+        host,
+    ]
 }
 
 #[cfg(test)]
@@ -130,7 +140,7 @@ mod tests {
         let key = |devices, get| {
             let moved = [Fetch { get, set: 0.0 }];
             let devices = DeviceSet::equal(devices);
-            Key::new(&problem, (&devices, 1 << 30), &known, None, &moved)
+            Key::new(&problem, (&devices, 1 << 30), &known, None, &moved, 0)
         };
         let mut rates = known;
         let choice = Choice {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use crate::process::signals_blocked::SignalsBlocked;
 
 use super::{Cache, CacheError, Entry, State};
-use crate::base::{AllocId, Interval};
+use crate::base::{AllocId, Interval, Rect};
 use crate::device::api::DeviceError;
 use crate::directory::Event;
 use crate::host::pins;
@@ -50,6 +50,14 @@ impl Cache {
     /// Whether pages of blocks may be protected.
     pub(super) fn traps(&self) -> bool {
         self.gate.traps() && !self.write_through.load(Ordering::SeqCst)
+    }
+
+    /// Whether results in these whole pages of a block may stay on devices after a call.
+    #[must_use]
+    pub fn keeps(&self, id: AllocId, rect: &Rect) -> bool {
+        let state = self.lock();
+        let entry = state.entries.get(&id);
+        self.traps() && entry.is_none_or(|e| !e.dir.write_through().overlaps(rect))
     }
 
     /// Ends every pin, for good: other software that uses a device may want to register the same memory, and is refused

@@ -1,6 +1,7 @@
 //! The decision between host and devices: the shorter predicted time, given where the operands are and where they are
 //! used next.
 
+pub mod host_part;
 mod offload;
 mod question;
 

@@ -5,7 +5,8 @@
 //! Tasks are taken in the order of the plan. For each tile that is missing, a slot is found, and the upload runs as soon
 //! as the link is free, the tile's newest bytes are where they are copied from, and the kernels and the write-back that
 //! use the slot's old tile are done. A kernel runs behind the one before it, once its tiles have arrived. One thread queues
-//! the tasks of all devices, one after the other, each with the copies of its tiles.
+//! the tasks of all devices, one after the other, each with the copies of its tiles; then it computes the host's part of the
+//! call, if there is one.
 //!
 //! The future of a call is known, so the tile that gives way is chosen by its next use (Belady's rule). Two changes:
 //!
@@ -71,6 +72,8 @@ pub struct Load {
     pub uses: Vec<Use>,
     /// Seconds in which the calling thread queues a task.
     pub issue_s: f64,
+    /// Seconds in which the calling thread computes a part of the call by the host BLAS, once it has queued all tasks.
+    pub host_s: f64,
     /// Between which devices tiles are copied directly.
     pub links: Links,
     /// Tiles that are in a slot before the call, as device, tile, and whether the bytes there are valid.
@@ -104,7 +107,7 @@ pub struct Drop {
 /// What will happen.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Schedule {
-    /// Seconds from the start to the end of the last kernel and the last write-back.
+    /// Seconds from the start to the end of the last kernel, the last write-back and the host's part.
     pub seconds: f64,
     /// Bytes uploaded from the host.
     pub bytes_in: f64,
@@ -212,6 +215,10 @@ pub fn schedule(load: &Load, devices: &[Device]) -> Option<Schedule> {
     };
     for at in 0..load.tasks.len() {
         run.task(at, &following, &last_write)?;
+    }
+    let Schedule { seconds, .. } = &mut run.schedule;
+    if load.host_s > 0.0 {
+        *seconds = seconds.max(load.tasks.len() as f64 * load.issue_s + load.host_s);
     }
     Some(run.schedule)
 }

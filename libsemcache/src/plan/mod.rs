@@ -12,6 +12,7 @@
 mod blocks;
 mod footprint;
 mod gemm;
+pub mod host_part;
 mod level2;
 mod level2_half;
 mod lowered;
@@ -35,6 +36,7 @@ mod executor;
 mod tests;
 
 pub use footprint::Footprint;
+pub use host_part::{HostPart, host_part};
 pub use lowered::Plan;
 pub use problem::{Access, Operand, Part, Problem, Task};
 pub use resources::{Pace, Resources};

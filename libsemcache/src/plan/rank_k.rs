@@ -98,6 +98,20 @@ pub(super) fn lower(
     Some(lists.collect())
 }
 
+/// The tasks that compute these columns of the stored triangle: a square on the diagonal and what lies beside it, whole.
+pub(super) fn columns(p: &Problem, cols: Span) -> Vec<Task> {
+    let cell = Cell {
+        device: DeviceId(0),
+        row: rows_of(cols, p.n, p.form.uplo),
+        col: cols,
+        depth: Span::all(p.k),
+        first: true,
+    };
+    let mut tasks = Vec::new();
+    update(p, &terms(p), cell, &mut tasks);
+    tasks
+}
+
 /// The largest share of any device.
 pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Option<Largest> {
     let uplo = p.form.uplo;

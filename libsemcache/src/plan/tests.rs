@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 mod gemmt;
 mod half;
+mod host_part;
 mod large;
 mod strips;
 mod vectors;

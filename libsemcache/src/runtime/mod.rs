@@ -44,7 +44,7 @@ use crate::blas::run::Ran;
 use crate::blas::{self, Call, Outcome, names, replay};
 use crate::protect;
 use crate::sched::local;
-use crate::trace::Side;
+use crate::trace::{self, Event, Side};
 use traced::Traced;
 use underway::Underway;
 
@@ -128,6 +128,7 @@ fn group(
         Ok(_) => counters::offloaded(index),
         Err(why) => counters::host(index, *why),
     }
+    let cause = trace::cause();
     if let Some(traced) = traced {
         traced.end(match &decided {
             Ok(_) => Side::Devices,
@@ -136,7 +137,18 @@ fn group(
     }
     let mut ran = decided?;
     for rest in std::mem::take(&mut ran.rests) {
-        ran.outcome = rest.compute(facts.host);
+        let begun = trace::now();
+        ran.outcome = rest.compute(facts.host, &|work, time| {
+            if let Some(runtime) = get() {
+                let _blocked = SignalsBlocked::new();
+                let _usual = Usual::new();
+                runtime.policy.host_took(work, time.as_secs_f64());
+            }
+        });
+        if trace::on() {
+            let span = (begun, trace::now());
+            trace::record(Event::HostPart { span, cause });
+        }
     }
     Ok(ran)
 }
@@ -247,7 +259,7 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
         let _blocked = SignalsBlocked::new();
         let mut checks = checks;
         let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
-        let ran = blas::run::run(cache, policy, group, &mut checks);
+        let ran = blas::run::run(cache, policy, group, &mut checks, !must_run);
         let left = match &ran {
             Ok(ran) => ran.from,
             Err(_) => Some(0),

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{DeviceSet, Links, Rect, Work};
 use crate::cache::place::tile_bytes;
-use crate::model::exec::device_s;
-use crate::model::rates::{DeviceRates, Rates};
+use crate::model::exec::{self, device_s};
+use crate::model::rates::{DeviceRates, HostRates, Rates};
 use crate::model::select::Fetch;
 use crate::model::timeline::{self, Device, Load, Schedule, Tile};
 use crate::plan::{Access, Pace, Part, Plan, Problem, Task, touched};
@@ -23,6 +23,8 @@ pub struct Devices {
     rates: Vec<DeviceRates>,
     /// How they read each other's memory.
     links: Links,
+    /// Seconds of the host's part of the call.
+    host_s: f64,
 }
 
 impl Devices {
@@ -33,7 +35,15 @@ impl Devices {
             set: *set,
             rates: rates.each(set),
             links: links.between(set),
+            host_s: 0.0,
         }
+    }
+
+    /// The same devices, beside which the host computes a part of the call in these seconds.
+    #[must_use]
+    pub fn beside_host(mut self, host_s: f64) -> Devices {
+        self.host_s = host_s;
+        self
     }
 
     /// The devices as the timeline takes them, each with its number of slots.
@@ -65,6 +75,7 @@ pub(super) fn load<K: Copy + Eq + Hash>(
 ) -> (Load, Vec<K>) {
     let mut load = Load {
         issue_s: Pace::USUAL.issue_s,
+        host_s: on.host_s,
         links: on.links.clone(),
         ..Load::default()
     };
@@ -131,7 +142,9 @@ fn of_triangle(problem: &Problem, task: &Task, part: &Part) -> (usize, usize) {
     (elements(&mut read), elements(&mut pieces.iter()))
 }
 
-fn work(problem: &Problem, task: &Task) -> Work {
+/// The work of a task.
+#[must_use]
+pub fn work(problem: &Problem, task: &Task) -> Work {
     let k = &task.kernel;
     Work {
         routine: k.routine,
@@ -141,6 +154,13 @@ fn work(problem: &Problem, task: &Task) -> Work {
         n: k.n,
         k: k.k,
     }
+}
+
+/// Seconds that the host BLAS takes for these tasks, on operands in host memory.
+#[must_use]
+pub fn host_s(problem: &Problem, tasks: &[Task], rates: &HostRates) -> f64 {
+    let each = tasks.iter().map(|task| work(problem, task));
+    each.map(|work| exec::host_s(&work, rates)).sum()
 }
 
 /// The schedule of a plan on devices of `memory` bytes each, which hold nothing before the call.
@@ -176,7 +196,7 @@ mod tests {
     use crate::model::HostRates;
     use crate::model::exec::{by_speed, row_s};
     use crate::model::select::tiles;
-    use crate::plan::{Operand, Resources, lower, strips_in_core, tilings};
+    use crate::plan::{self, Operand, Resources, lower, strips_in_core, tilings};
 
     fn h200() -> Rates {
         Rates::h200(HostRates::of_cores(16))
@@ -399,6 +419,67 @@ mod tests {
             let share = ideal / least;
             assert!(share >= least_share, "{dtype:?}: {share}");
         }
+    }
+
+    /// On Makalu the rate of the CPU comes on top of that of the devices: a product of doubles of order 16384 in columns of
+    /// whole pages.
+    #[test]
+    fn the_host_adds_its_rate_to_that_of_the_devices() {
+        use crate::model::decide::host_part::{pays, share};
+        let makalu = SimConfig::preset("makalu").expect("a preset");
+        let (links, machine) = (makalu.links(), makalu.preset.expect("a model"));
+        let rates = Rates::modelled(&machine, HostRates::of_cores(16));
+        let n = 16384;
+        let p = problem(Routine::Gemm, (n, n, n), Value::ZERO);
+        let set = by_speed(&p.work(), &rates, 4);
+        let sent = Fetch { get: 1.0, set: 0.0 };
+        let moved = [sent, sent, Fetch { get: 0.0, set: 1.0 }];
+        let least = |p: &Problem, on: &Devices| {
+            let seconds = tiles(n).map(|tile| {
+                let mut r = Resources::new(4, tile, 11 << 30);
+                r.devices = set;
+                let s = schedule_in_core(p, &lower(p, &r), on, &moved);
+                s.expect("memory for all").seconds
+            });
+            seconds.fold(f64::INFINITY, f64::min)
+        };
+        let on = Devices::new(&set, &rates, &links);
+        let without = least(&p, &on);
+        let share = share(&p.work(), &set, &rates).expect("the host is worth it");
+        let columns = plan::host_part::columns(&p, share, 4096).expect("columns for both");
+        let part = plan::host_part(&p, columns).expect("both parts");
+        let of_host = host_s(&p, &part.tasks, &rates.host);
+        let with = least(&part.devices, &on.clone().beside_host(of_host));
+        assert!(pays(with, without), "{with} {without}");
+        let peak = |id| rates.of(id).gemm(Dtype::D).peak_flops;
+        let devices: f64 = set.ids().map(peak).sum();
+        let host = p.work().flops() / exec::host_s(&p.work(), &rates.host);
+        let reached = p.work().flops() / with;
+        assert!(
+            reached >= 0.95 * (devices + host),
+            "{reached} of {devices} and {host}"
+        );
+        // The rate that the host adds.
+        let added = reached - p.work().flops() / without;
+        assert!((added / host - 1.0).abs() < 0.05, "{added} of {host}");
+    }
+
+    /// A call ends with the host's part, which begins when all tasks are queued.
+    #[test]
+    fn the_hosts_part_begins_behind_the_last_task() {
+        let rates = h200();
+        let p = problem(Routine::Gemm, (4096, 4096, 4096), Value::ZERO);
+        let plan = lower(&p, &Resources::new(1, 1024, 80 << 30));
+        let seconds = |host_s| {
+            let on = direct(&rates, 1).beside_host(host_s);
+            schedule_in_core(&p, &plan, &on, &[])
+                .expect("memory")
+                .seconds
+        };
+        let without = seconds(0.0);
+        assert_eq!(seconds(without / 2.0 - 3e-3), without);
+        let queued = plan.tasks.len() as f64 * Pace::USUAL.issue_s;
+        assert_eq!(seconds(1.0), 1.0 + queued);
     }
 
     /// Operands that fit, from and to the host.

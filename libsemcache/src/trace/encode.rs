@@ -282,6 +282,9 @@ impl Encoder {
                 ];
                 self.slice(thread, "wait", "wait", span, cause, &values);
             }
+            Event::HostPart { span, cause } => {
+                self.slice(thread, "host", "host's part", span, cause, &[]);
+            }
             Event::Fault {
                 id,
                 span,

@@ -134,6 +134,13 @@ pub enum Event {
         /// The call or fault for which the thread waited.
         cause: u64,
     },
+    /// The host computed a part of a call that ran on devices: one that was divided off for it, or what devices refused.
+    HostPart {
+        /// When it began and ended.
+        span: (u64, u64),
+        /// The call.
+        cause: u64,
+    },
     /// A page fault on protected memory was served.
     Fault {
         /// Number of the fault, from the same count as the calls.
@@ -250,6 +257,7 @@ impl Event {
             Event::Thread { .. }
             | Event::Decision { .. }
             | Event::Wait { .. }
+            | Event::HostPart { .. }
             | Event::Evict { .. }
             | Event::Pin { .. }
             | Event::Unpin { .. }

@@ -126,6 +126,17 @@ impl Pin {
     pub const ALL: [Pin; 4] = [Pin::Auto, Pin::First, Pin::Again, Pin::Off];
 }
 
+/// `SEMCACHE_HOST_SHARE`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostShare {
+    /// As much as the host's rate tells, where the call is predicted to end sooner.
+    Auto,
+    /// The host has no part in calls that run on devices.
+    Off,
+    /// This percentage of the work, 1 to 99, of every call that can be divided.
+    Percent(u8),
+}
+
 /// `SEMCACHE_GATE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::settings::{
-    CudaSet, Devices, Fail, Gate, Memory, Offload, Peers, Pin, Ranks, Sim, SimMachine,
+    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, Sim, SimMachine,
 };
 use crate::base::ids::MAX_DEVICES;
 
@@ -183,6 +183,18 @@ pub(super) fn pin(v: &str) -> Result<Pin, Bad> {
         "again" => Ok(Pin::Again),
         "off" => Ok(Pin::Off),
         _ => Err(Bad("is not one of auto, first, again, off")),
+    }
+}
+
+pub(super) fn host_share(v: &str) -> Result<HostShare, Bad> {
+    match (v, v.strip_suffix('%')) {
+        ("auto", _) => Ok(HostShare::Auto),
+        ("off", _) => Ok(HostShare::Off),
+        (_, Some(percent)) => match number::<u8>(percent.trim()) {
+            Ok(p @ 1..=99) => Ok(HostShare::Percent(p)),
+            _ => Err(Bad("is not a percentage from 1 to 99")),
+        },
+        _ => Err(Bad("is not one of auto, off, or a percentage (25%)")),
     }
 }
 

@@ -213,12 +213,14 @@ counters! {
     }
 }
 {
+        /// Offloaded calls of which the host BLAS computed a part while devices computed the rest (`SEMCACHE_HOST_SHARE`).
+        host_parts,
         /// Offloaded calls, or parts of them, that the host completed after a device's refusal or loss.
         fallbacks,
         /// Parts of such calls that the host BLAS computed.
         fallback_host_tasks,
-        /// Parts of such calls that semcache's own arithmetic computed, on one thread, because the host BLAS has no function
-        /// for them.
+        /// Parts of such calls, and of those that `host_parts` counts, that semcache's own arithmetic computed, on one thread,
+        /// because the host BLAS has no function for them.
         fallback_own_tasks,
 }
 }

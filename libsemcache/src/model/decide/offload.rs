@@ -12,7 +12,7 @@ const USABLE: f64 = 0.9;
 const PLAIN_TILE: usize = 2048;
 /// The largest result, in bytes, whose write-back a call waits for, so that the result is readable when the call
 /// returns.
-const LANDED: usize = 1 << 20;
+pub(super) const LANDED: usize = 1 << 20;
 
 /// The share of the memory's rate that copies to staging memory reach: 23 GB/s on an H100 machine with 64 cores.
 const STAGED: f64 = 0.11;
@@ -80,15 +80,10 @@ impl<'a> Offload<'a> {
                 seconds: self.one_kernel(uploads),
             },
         };
-        let planned = self.q.planner.and_then(|planner| {
-            let moved: Vec<Fetch> = self
-                .q
-                .operands
-                .iter()
-                .map(|o| self.moved_of(o, uploads))
-                .collect();
-            planner.choice(&self.devices, tile, &moved)
-        });
+        let planned = self
+            .q
+            .planner
+            .and_then(|planner| planner.choice(&self.devices, tile, &self.moved_of_each(uploads)));
         let Work { m, n, k, .. } = self.q.work;
         let several = |choice: Choice| choice.tile.products(m, n, k) > 1;
         let by_task = self.q.devices.len() == 1 && planned.is_some_and(several);
@@ -105,6 +100,12 @@ impl<'a> Offload<'a> {
         };
         choice.seconds += self.machine.call_s + issue + self.moved(uploads) + self.looks() + beyond;
         choice
+    }
+
+    /// How much of each operand has to move, in multiples of what the call uses of it.
+    pub(super) fn moved_of_each(&self, uploads: Uploads) -> Vec<Fetch> {
+        let operands = self.q.operands.iter();
+        operands.map(|o| self.moved_of(o, uploads)).collect()
     }
 
     /// How much of an operand has to move, in multiples of what the call uses of it.
