@@ -67,6 +67,9 @@ variables! {
     PEERS = "SEMCACHE_PEERS", "auto, any, off", "auto",
         "From where a device gets bytes that the host has, too: from another device that has them if the link is faster \
          than the one to the host (auto), or if there is any (any), or from the host (off).";
+    JOINS = "SEMCACHE_JOINS", "on, off", "on",
+        "Whether a device waits for bytes that are on their way to another device, and gets them from there, although the \
+         host has them, too.";
     RATES = "SEMCACHE_RATES", "path", "none",
         "File with measured rates of this machine (docs/rates.md), by which calls are predicted instead of by the \
          built-in ones.";
@@ -137,6 +140,8 @@ pub struct Config {
     pub ranks: Ranks,
     /// `SEMCACHE_PEERS`
     pub peers: Peers,
+    /// `SEMCACHE_JOINS`
+    pub joins: bool,
     /// `SEMCACHE_RATES`
     pub rates: Option<String>,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
@@ -168,6 +173,7 @@ impl Default for Config {
             host_blas: None,
             ranks: Ranks::Share,
             peers: Peers::Auto,
+            joins: true,
             rates: None,
             report: None,
             trace: None,
@@ -202,6 +208,7 @@ impl Config {
             host_blas: reader.read(HOST_BLAS, d.host_blas, |v| Ok(Some(v.to_owned()))),
             ranks: reader.read(RANKS, d.ranks, values::ranks),
             peers: reader.read(PEERS, d.peers, values::peers),
+            joins: reader.read(JOINS, d.joins, values::on_off),
             rates: reader.read(RATES, d.rates, |v| Ok(Some(v.to_owned()))),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
             trace: reader.read(TRACE, d.trace, values::trace),
@@ -512,6 +519,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 17);
+        assert_eq!(VARIABLES.len(), 18);
     }
 }

@@ -202,7 +202,7 @@ pub(crate) fn bring_up(
     // Whole panels: with small panels, as the suites have them, small blocks have several pieces, too.
     pins::set_piece(config.panel * PANELS_OF_A_PIECE);
     let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size())
-        .with_peers(config.peers);
+        .with_peers(config.peers, config.joins);
     let scans = match config.gate {
         _ if !traps => Choice::Never,
         GateChoice::Auto => Choice::ByHistory,

@@ -176,6 +176,14 @@ pub(super) fn peers(v: &str) -> Result<Peers, Bad> {
     }
 }
 
+pub(super) fn on_off(v: &str) -> Result<bool, Bad> {
+    match v {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Bad("is not one of on, off")),
+    }
+}
+
 pub(super) fn gate(v: &str) -> Result<Gate, Bad> {
     match v {
         "auto" => Ok(Gate::Auto),
