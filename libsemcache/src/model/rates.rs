@@ -416,7 +416,11 @@ impl Rates {
         let device = |to: usize| {
             let (from_host, to_host) = (links.to_device(to), links.to_host(to));
             let others = (0..n).filter(|&from| from != to);
-            let peers: Vec<_> = others.filter_map(|from| links.peer(from, to)).collect();
+            let mut peers: Vec<_> = others.filter_map(|from| links.peer(from, to)).collect();
+            if peers.iter().any(|link| link.gbs > from_host.gbs) {
+                // Slower links carry only bytes that the host does not have.
+                peers.retain(|link| link.gbs > from_host.gbs);
+            }
             let through_host = 1.0 / (1.0 / from_host.gbs + 1.0 / to_host.gbs);
             let p2p = match peers.first() {
                 Some(&link) => {

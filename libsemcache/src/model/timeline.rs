@@ -5,8 +5,9 @@
 //! holds one tile. Tasks are taken in the order of the plan. For each tile that is missing, a slot is found, and the copy runs
 //! as soon as its lane is free, the tile's newest bytes are where they are copied from, and the kernels and the write-back that
 //! use the slot's old tile are done. It comes from where it arrives first ([`Run::fetch`]). Copies from and to the host also
-//! pass through the port that the device shares with others ([`Run::through_port`]). A kernel runs behind the one before it, once its tiles have arrived. One thread queues
-//! the tasks of all devices, one after the other, each with the copies of its tiles.
+//! pass through the port that the device shares with others ([`Run::through_port`]); copies from other devices slow no other copies
+//! down. A kernel runs behind the one before it, once its tiles have arrived. One thread queues the tasks of all devices, one
+//! after the other, each with the copies of its tiles.
 //!
 //! The future of a call is known, so the tile that gives way is chosen by its next use (Belady's rule). Two changes:
 //!
