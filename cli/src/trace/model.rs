@@ -4,10 +4,13 @@
 use std::collections::HashMap;
 
 use semcache::base::DeviceId;
-use semcache::trace::OpId;
+use semcache::trace::{LANES, OpId};
 
 /// The lane of a device on which kernels run.
 pub(super) const KERNELS: usize = 2;
+
+/// The lane of a device on which copies from other devices, and within the device, arrive.
+const PEERS: usize = 3;
 
 /// A name, as its place in [`Trace::names`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -107,9 +110,19 @@ pub(super) struct Device {
     pub(super) id: u8,
     pub(super) name: String,
     /// In the order of [`semcache::trace::LANES`].
-    pub(super) lanes: [Lane; 3],
+    pub(super) lanes: [Lane; LANES.len()],
     /// How often device memory was taken from one replica for another.
     pub(super) evictions: u64,
+}
+
+impl Device {
+    /// The lanes that tables and charts have, with their names: that of copies from peers only if there were any.
+    pub(super) fn shown(&self) -> impl Iterator<Item = (&Lane, &'static str)> {
+        let empty = |lane: &Lane| lane.ops.is_empty() && lane.untimed.is_empty();
+        let all = self.lanes.iter().zip(LANES).enumerate();
+        let shown = all.filter(move |(i, (lane, _))| *i != PEERS || !empty(lane));
+        shown.map(|(_, lane)| lane)
+    }
 }
 
 /// Where a BLAS call ran.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use semcache::trace::LANES;
-
 use super::model::{Did, Side, Thread, Trace, What};
 
 /// What a lane of a device did.
@@ -68,7 +66,7 @@ pub(super) fn span(trace: &Trace) -> Option<(u64, u64)> {
 pub(super) fn lanes(trace: &Trace) -> Vec<LaneShare> {
     let mut shares = Vec::new();
     for device in &trace.devices {
-        for (lane, name) in device.lanes.iter().zip(LANES) {
+        for (lane, name) in device.shown() {
             let copies = || lane.ops.iter().filter(|op| op.what != What::Kernel);
             let untimed = lane
                 .untimed

@@ -16,7 +16,7 @@ use semcache::host::heap;
 #[derive(Debug)]
 pub(crate) struct Null {
     caps: Vec<Caps>,
-    next: [AtomicU64; 3],
+    next: [AtomicU64; Lane::ALL.len()],
     memory: AtomicU64,
     cells: Box<[[u128; 1]]>,
     in_flight: u64,
@@ -32,7 +32,7 @@ impl Null {
                 memory: 16 << 30,
                 links: vec![Link::None],
             }],
-            next: [const { AtomicU64::new(0) }; 3],
+            next: [const { AtomicU64::new(0) }; Lane::ALL.len()],
             memory: AtomicU64::new(1 << 40),
             cells: vec![[0]; 64].into(),
             in_flight,
@@ -98,7 +98,7 @@ impl Backend for Null {
         _: Region,
         _: Shape,
     ) -> Result<Ticket, DeviceError> {
-        Ok(self.ticket(to, Lane::In))
+        Ok(self.ticket(to, Lane::Peer))
     }
 
     unsafe fn launch(

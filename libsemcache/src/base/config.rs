@@ -75,6 +75,9 @@ variables! {
     HOST_SHARE = "SEMCACHE_HOST_SHARE", "auto, off, percent (25%)", "auto",
         "The share of a level-3 call on devices that the host BLAS computes meanwhile: what its rate tells, where the call \
          then ends sooner (auto), none (off), or this share of every such call.";
+    JOINS = "SEMCACHE_JOINS", "on, off", "on",
+        "Whether a device waits for bytes that are on their way to another device, and gets them from there, although the \
+         host has them, too.";
     RATES = "SEMCACHE_RATES", "path", "none",
         "File with measured rates of this machine (docs/rates.md), by which calls are predicted instead of by the \
          built-in ones.";
@@ -149,6 +152,8 @@ pub struct Config {
     pub pin: Pin,
     /// `SEMCACHE_HOST_SHARE`
     pub host_share: HostShare,
+    /// `SEMCACHE_JOINS`
+    pub joins: bool,
     /// `SEMCACHE_RATES`
     pub rates: Option<String>,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
@@ -182,6 +187,7 @@ impl Default for Config {
             peers: Peers::Auto,
             pin: Pin::Auto,
             host_share: HostShare::Auto,
+            joins: true,
             rates: None,
             report: None,
             trace: None,
@@ -218,6 +224,7 @@ impl Config {
             peers: reader.read(PEERS, d.peers, values::peers),
             pin: reader.read(PIN, d.pin, values::pin),
             host_share: reader.read(HOST_SHARE, d.host_share, values::host_share),
+            joins: reader.read(JOINS, d.joins, values::on_off),
             rates: reader.read(RATES, d.rates, |v| Ok(Some(v.to_owned()))),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
             trace: reader.read(TRACE, d.trace, values::trace),
@@ -531,6 +538,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 19);
+        assert_eq!(VARIABLES.len(), 20);
     }
 }

@@ -1,6 +1,7 @@
 //! Between which devices of a machine bytes are copied directly, and which of these links are faster than the one to the
-//! host. From it the directory chooses where a replica gets the bytes that it lacks: the nearest copy, as in the
-//! topology-aware heuristic of XKBlas (Gautier and Lima, PAW-ATM 2021, section III-B).
+//! host. From it the directory and the timeline choose where a replica gets the bytes that it lacks: the nearest copy, as in the
+//! topology-aware heuristic of XKBlas (Gautier and Lima, PAW-ATM 2021, section III-B), also if it is still on its way there (the
+//! optimistic heuristic, section III-C).
 
 use std::sync::Arc;
 
@@ -20,17 +21,34 @@ pub enum Link {
 
 /// The links between all devices of a machine; by default every device reads every other one directly, no faster than host
 /// memory.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Links(Option<Arc<[Vec<Link>]>>);
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Links {
+    /// For each device, how it reads each device.
+    rows: Option<Arc<[Vec<Link>]>>,
+    /// Whether bytes that are still on their way to a device are copied on from there.
+    joins: bool,
+}
+
+impl Default for Links {
+    fn default() -> Links {
+        Links::DIRECT
+    }
+}
 
 impl Links {
     /// Every device reads every other one directly, no faster than host memory.
-    pub const DIRECT: Links = Links(None);
+    pub const DIRECT: Links = Links {
+        rows: None,
+        joins: true,
+    };
 
     /// For each device, how it reads each device.
     #[must_use]
     pub fn new(links: impl IntoIterator<Item = Vec<Link>>) -> Links {
-        Links(Some(links.into_iter().collect()))
+        Links {
+            rows: Some(links.into_iter().collect()),
+            ..Links::DIRECT
+        }
     }
 
     /// Every device reads every other one directly, and faster than host memory.
@@ -39,27 +57,40 @@ impl Links {
         Links::new(vec![vec![Link::Faster(0); devices]; devices])
     }
 
-    /// The links as `SEMCACHE_PEERS` wants them to be used.
+    /// Whether a device waits for bytes that are on their way to another device, and gets them from there, although the host
+    /// has them.
     #[must_use]
-    pub fn used(self, peers: Peers) -> Links {
+    pub fn joins(&self) -> bool {
+        self.joins
+    }
+
+    /// The links as `SEMCACHE_PEERS` and `SEMCACHE_JOINS` want them to be used.
+    #[must_use]
+    pub fn used(self, peers: Peers, joins: bool) -> Links {
         let link = |link: &Link| match (peers, link) {
             (Peers::Any, Link::Slower) => Link::Faster(u8::MAX),
             (Peers::Off, Link::Faster(_)) => Link::Slower,
             _ => *link,
         };
-        let rows = self.0.as_deref().unwrap_or_default();
-        Links::new(rows.iter().map(|row| row.iter().map(link).collect()))
+        let rows = self.rows.as_deref().unwrap_or_default();
+        Links {
+            joins,
+            ..Links::new(rows.iter().map(|row| row.iter().map(link).collect()))
+        }
     }
 
     /// The links between some of the devices, which are numbered by their positions.
     #[must_use]
     pub fn between(&self, devices: &DeviceSet) -> Links {
         let in_order = devices.ids().enumerate().all(|(i, id)| id.index() == i);
-        if self.0.is_none() || in_order {
+        if self.rows.is_none() || in_order {
             return self.clone();
         }
         let row = |to| devices.ids().map(|from| self.of(to, from)).collect();
-        Links::new(devices.ids().map(row))
+        Links {
+            joins: self.joins,
+            ..Links::new(devices.ids().map(row))
+        }
     }
 
     /// How `to` reads the memory of `from`.
@@ -72,7 +103,7 @@ impl Links {
     /// How `to` reads each device; empty if it reads all of them directly, no faster than host memory.
     #[must_use]
     pub fn row(&self, to: DeviceId) -> &[Link] {
-        let rows = self.0.as_deref().unwrap_or_default();
+        let rows = self.rows.as_deref().unwrap_or_default();
         rows.get(to.index()).map_or(&[], Vec::as_slice)
     }
 
@@ -112,7 +143,7 @@ mod tests {
         assert_eq!(links.of(DeviceId(0), DeviceId(2)), Slower);
         assert_eq!(links.of(DeviceId(0), DeviceId(0)), None);
         assert_eq!(links.of(DeviceId(7), DeviceId(0)), Slower);
-        let used = |peers| links.clone().used(peers).row(DeviceId(0)).to_vec();
+        let used = |peers| links.clone().used(peers, true).row(DeviceId(0)).to_vec();
         assert_eq!(used(Peers::Auto), links.row(DeviceId(0)));
         let any = [None, Faster(3), Faster(255), Faster(0), Faster(3)];
         assert_eq!(used(Peers::Any), any);
@@ -122,5 +153,9 @@ mod tests {
         let some = links.between(&some);
         assert_eq!(some.of(DeviceId(1), DeviceId(0)), Faster(0));
         assert_eq!(links.between(&DeviceSet::equal(5)), links);
+        assert!(links.joins());
+        let alone = links.used(Peers::Auto, false);
+        let reversed = DeviceSet::of([(DeviceId(3), 1.0), (DeviceId(0), 2.0)]);
+        assert!(!alone.joins() && !alone.between(&reversed).joins());
     }
 }

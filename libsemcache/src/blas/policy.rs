@@ -16,6 +16,7 @@ use crate::model::ab_probe::AbProbes;
 use crate::model::amortisation::Amortisation;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::observe::{Observed, Quantity, Refined};
+use crate::model::ports::Ports;
 use crate::model::rates::{HostRates, Kinds, Rates, Total, Vectors};
 use crate::model::rates_file::Given;
 use crate::plan::{Access, Problem};
@@ -71,7 +72,8 @@ impl Policy {
             tile: config.tile,
             host_share: config.host_share,
             memory: devices.iter().map(|c| c.memory).collect(),
-            links: Links::new(devices.iter().map(|c| c.links.clone())).used(config.peers),
+            links: Links::new(devices.iter().map(|c| c.links.clone()))
+                .used(config.peers, config.joins),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
             learned: Mutex::new(Learned {
                 rates: Refined::new(rates(config, devices, host, given)),
@@ -282,6 +284,7 @@ fn rates(config: &Config, devices: &[Caps], host: HostRates, given: Option<&Give
         }
         rates.h2d_all = Total([1.0, 2.0, 4.0, devices.len().max(1) as f64].map(|n| n * rate));
         rates.d2h_all = rates.h2d_all;
+        rates.ports = Ports::NONE;
     }
     rates
 }

@@ -8,7 +8,7 @@ use log::warn;
 use super::{Cache, CacheError, Entry};
 use crate::base::counters::{COUNTERS, Degraded, degrade};
 use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId, Spans};
-use crate::device::api::DeviceError;
+use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Action, Event, Place, Undo};
 use crate::host;
 use crate::protect::{self, GateError};
@@ -67,6 +67,12 @@ impl Cache {
     ) -> Result<Option<Undo>, CacheError> {
         let store = e.stores.get(&replica);
         let opening = store.map_or(Opening::Now, |s| Opening::OnFault(s.device));
+        if !self.links.joins()
+            && let Event::DeviceRead { rect, .. } | Event::DeviceWrite { rect, .. } = event
+        {
+            let arriving = e.arriving(rect, self.backend);
+            e.dir.not_from(arriving);
+        }
         self.step_with(e, pools, event, defer, opening)
     }
 
@@ -475,5 +481,17 @@ pub(crate) fn drop_store(e: &mut Entry, pools: &mut [Pool], replica: ReplicaId) 
         let mut deps = Deps::default();
         s.ops.all(&mut deps);
         pools[s.device.index()].give(s.range, deps);
+    }
+}
+
+impl Entry {
+    /// The replicas to which some bytes of `rect` are on their way.
+    fn arriving(&self, rect: &Rect, backend: &dyn Backend) -> Vec<ReplicaId> {
+        let arriving = self.stores.iter().filter(|(_, store)| {
+            let mut writes = Deps::default();
+            store.ops.deps(rect, false, &mut writes);
+            !writes.settled(backend)
+        });
+        arriving.map(|(&id, _)| id).collect()
     }
 }

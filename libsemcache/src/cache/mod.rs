@@ -245,10 +245,10 @@ impl Cache {
         }
     }
 
-    /// The same cache, of which devices get bytes from each other as `SEMCACHE_PEERS` says.
+    /// The same cache, of which devices get bytes from each other as `SEMCACHE_PEERS` and `SEMCACHE_JOINS` say.
     #[must_use]
-    pub fn with_peers(mut self, peers: Peers) -> Self {
-        self.links = self.links.used(peers);
+    pub fn with_peers(mut self, peers: Peers, joins: bool) -> Self {
+        self.links = self.links.used(peers, joins);
         self
     }
 

@@ -1,7 +1,7 @@
 //! The device contract: what the runtime needs of a machine with accelerators. One [`Backend`] drives all devices of a
 //! process (CUDA contexts, or simulated devices), so that one device can wait for a ticket of another.
 //!
-//! Every operation is asynchronous: it is queued on one of the device's three streams behind the tickets that its
+//! Every operation is asynchronous: it is queued on one of the device's four streams behind the tickets that its
 //! caller names, and returns a [`Ticket`] of its own at once. Operations of one stream complete in order. A refused
 //! call (`Err` from the queueing function) has changed nothing and may be repeated.
 //!
@@ -25,17 +25,24 @@ pub use error::DeviceError;
 pub use crate::base::kernel::{Kernel, Operand};
 use crate::base::{DeviceId, Link};
 
-/// The three queues (streams) of a device. Uploads, downloads and kernels overlap; only tickets order operations of
-/// different queues.
+/// The four queues (streams) of a device. Uploads, downloads, copies between devices and kernels overlap; only tickets order
+/// operations of different queues.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Lane {
-    /// Uploads (host to device), and peer copies arriving on this device.
+    /// Uploads (host to device).
     In = 0,
     /// Downloads (device to host).
     Out = 1,
     /// Kernels.
     Compute = 2,
+    /// Copies from other devices to this one, and within this one.
+    Peer = 3,
+}
+
+impl Lane {
+    /// All streams of a device, in the order of their numbers.
+    pub const ALL: [Lane; 4] = [Lane::In, Lane::Out, Lane::Compute, Lane::Peer];
 }
 
 /// Completion of one queued operation. `seq` grows by one per operation of a stream: if a ticket is done, so are all
@@ -126,8 +133,8 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// have been read when this returns.
     ///
     /// # Errors
-    /// Refused or lost, or the host memory cannot be read. Pieces that were queued before the failure may still be
-    /// copied afterwards: later uploads to the same bytes come after them, on the same lane.
+    /// Refused or lost, or the host memory cannot be read. Of the pieces that were queued before the failure none is in
+    /// flight any more: nothing is ordered behind them.
     ///
     /// # Safety
     /// The page-locked bytes of `src` stay page-locked until the ticket is done (inaccessible panels are fine); the
@@ -159,7 +166,7 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         shape: Shape,
     ) -> Result<Ticket, DeviceError>;
 
-    /// Queues a copy from device to device, or within one device, on `Lane::In` of `to`, behind `after`.
+    /// Queues a copy from device to device, or within one device, on `Lane::Peer` of `to`, behind `after`.
     ///
     /// # Errors
     /// Refused or lost; nothing was queued.

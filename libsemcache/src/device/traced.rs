@@ -16,10 +16,8 @@ const SHORT_NS: u64 = 1000;
 pub struct Traced {
     inner: &'static dyn Backend,
     /// For each stream the position of its last operation; 0: none.
-    last: Vec<[AtomicU64; LANES.len()]>,
+    last: Vec<[AtomicU64; Lane::ALL.len()]>,
 }
-
-const LANES: [Lane; 3] = [Lane::In, Lane::Out, Lane::Compute];
 
 fn id(t: Ticket) -> OpId {
     OpId::new(t.device, t.lane as u8, t.seq)
@@ -38,7 +36,7 @@ impl Traced {
     /// Records the operations of this machine.
     #[must_use]
     pub fn new(inner: &'static dyn Backend) -> Traced {
-        let none = || [const { AtomicU64::new(0) }; LANES.len()];
+        let none = || [const { AtomicU64::new(0) }; Lane::ALL.len()];
         let last = inner.devices().iter().map(|_| none()).collect();
         Traced { inner, last }
     }
@@ -186,7 +184,7 @@ impl Backend for Traced {
 
     fn read_times(&self) {
         for (device, lanes) in (0..).zip(&self.last) {
-            for (lane, last) in LANES.into_iter().zip(lanes) {
+            for (lane, last) in Lane::ALL.into_iter().zip(lanes) {
                 let seq = last.load(Relaxed);
                 if seq > 0 {
                     let device = DeviceId(device);

@@ -117,7 +117,8 @@
 //! from the host. Of several replicas over equal links the one with the lowest id is taken. Stale bytes come over a slower
 //! link, too; those that only devices without a link hold are written back before ([`Allocation::out_of_reach`]), and come from
 //! the host. A source always holds the bytes as valid when the copy is appended, although they may still be on their way there (the
-//! optimistic heuristic of XKBlas, section III-C).
+//! optimistic heuristic of XKBlas, section III-C), unless the cache says that they are not to be waited for
+//! ([`Allocation::not_from`]).
 
 mod access;
 mod checkpoint;

@@ -11,9 +11,11 @@ impl Allocation {
         let (id, device) = (self.replicas[to].0, self.replicas[to].1.device);
         let place = Place::Replica(id);
         let near = |other: ReplicaId, replica: &Replica| other != id && replica.device == device;
-        let over = |link: Link| {
-            move |_: ReplicaId, replica: &Replica| {
-                replica.device != device && self.links.of(device, replica.device) == link
+        let over = |link: Link, stale: bool| {
+            move |id: ReplicaId, replica: &Replica| {
+                replica.device != device
+                    && self.links.of(device, replica.device) == link
+                    && (stale || !self.not_from.contains(&id))
             }
         };
         for (pieces, stale) in [
@@ -22,11 +24,11 @@ impl Allocation {
         ] {
             let mut rest = self.copy_from(near, pieces, place, actions);
             for link in self.links.faster(device) {
-                rest = self.copy_from(over(link), rest, place, actions);
+                rest = self.copy_from(over(link, stale), rest, place, actions);
             }
             if stale {
-                rest = self.copy_from(over(Link::Slower), rest, place, actions);
-                rest = self.copy_from(over(Link::None), rest, place, actions);
+                rest = self.copy_from(over(Link::Slower, stale), rest, place, actions);
+                rest = self.copy_from(over(Link::None, stale), rest, place, actions);
                 debug_assert!(rest.is_empty(), "R1: {rest:?} is stale and valid nowhere");
             } else {
                 let copies = rest.into_iter().map(|rect| Action::Copy {

@@ -32,6 +32,8 @@ pub struct Allocation {
     pub(super) stale: RectSet,
     /// How devices read each other's memory.
     pub(super) links: Links,
+    /// Replicas from which no bytes are copied that the host has, too ([`Allocation::not_from`]).
+    pub(super) not_from: Vec<ReplicaId>,
     /// By ascending id.
     pub(super) replicas: Vec<(ReplicaId, Replica)>,
     /// From the first to the last byte of every resident operand, gaps between its columns included (R16).
@@ -107,6 +109,7 @@ impl Allocation {
             write_through,
             stale,
             links: Links::default(),
+            not_from: Vec::new(),
             replicas: Vec::new(),
             hulls: Spans::new(),
             large: Vec::new(),
@@ -130,6 +133,12 @@ impl Allocation {
     pub fn with_links(mut self, links: Links) -> Self {
         self.links = links;
         self
+    }
+
+    /// From now on other devices get no bytes from these replicas that the host has, too: those that the replicas hold as valid
+    /// are still on their way there, and are not to be waited for.
+    pub fn not_from(&mut self, replicas: Vec<ReplicaId>) {
+        self.not_from = replicas;
     }
 
     /// Adds a replica that holds nothing yet. Ids are never reused: if `id` is known already, nothing changes.

@@ -9,6 +9,9 @@
 //! [`amortisation`] keeps account of upload amortisation, [`observe`] corrects the rates by measured times, [`rates_file`] reads
 //! rates that were measured earlier, and [`ab_probe`] finds by A/B probes where predictions are still wrong.
 //!
+//! [`timeline`] predicts when each copy and kernel of a plan runs; connections to the host that several devices share
+//! ([`ports`]) count there as what they carry together.
+//!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
 
 pub mod ab_probe;
@@ -17,6 +20,7 @@ pub mod decide;
 pub mod exec;
 pub mod link;
 pub mod observe;
+pub mod ports;
 pub mod predict;
 pub mod rates;
 pub mod rates_file;

@@ -9,6 +9,8 @@ use crate::base::work::RunShares;
 use crate::base::{DeviceId, DeviceSet, Dtype};
 use crate::topology;
 
+use super::ports::Ports;
+
 /// One direction of a link, in the latency and bandwidth model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LinkRate {
@@ -259,6 +261,9 @@ pub struct Rates {
     pub h2d_all: Total,
     /// Bytes per second from several devices at once to the host.
     pub d2h_all: Total,
+    /// Which devices share a connection to the host, where the topology is known. The totals above say the same of all
+    /// devices at once.
+    pub ports: Ports,
     /// Bytes per second of page-locking host memory at its first use, by the number of live contexts.
     pub pin: Total,
     /// The rates of the host BLAS.
@@ -311,6 +316,7 @@ impl Rates {
             }),
             h2d_all: Total([55.4e9, 105e9, 105e9, 163e9]),
             d2h_all: Total([55.4e9, 69e9, 69e9, 85e9]),
+            ports: Ports::NONE,
             // 57 GB/s with 2 MiB pages and one context; half of that with small pages.
             pin: Total([45e9, 28e9, 16e9, 8e9]),
             host,
@@ -368,6 +374,7 @@ impl Rates {
             }),
             h2d_all: Total([22e9, 44e9, 44e9, 44e9]),
             d2h_all: Total([22e9, 44e9, 44e9, 44e9]),
+            ports: Ports::NONE,
             pin: Total([15e9, 12e9, 8e9, 4e9]),
             host,
             call_s: 20e-6,
@@ -409,7 +416,11 @@ impl Rates {
         let device = |to: usize| {
             let (from_host, to_host) = (links.to_device(to), links.to_host(to));
             let others = (0..n).filter(|&from| from != to);
-            let peers: Vec<_> = others.filter_map(|from| links.peer(from, to)).collect();
+            let mut peers: Vec<_> = others.filter_map(|from| links.peer(from, to)).collect();
+            if peers.iter().any(|link| link.gbs > from_host.gbs) {
+                // Slower links carry only bytes that the host does not have.
+                peers.retain(|link| link.gbs > from_host.gbs);
+            }
             let through_host = 1.0 / (1.0 / from_host.gbs + 1.0 / to_host.gbs);
             let p2p = match peers.first() {
                 Some(&link) => {
@@ -452,6 +463,7 @@ impl Rates {
             kinds: Kinds::new((0..n).map(device)).unwrap_or(table.kinds),
             h2d_all: together(&|d| links.to_device(d).gbs, &|u| u.to_device_gbs),
             d2h_all: together(&|d| links.to_host(d).gbs, &|u| u.to_host_gbs),
+            ports: Ports::new(links),
             ..table
         }
     }

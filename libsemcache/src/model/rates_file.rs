@@ -6,6 +6,7 @@
 
 use toml::de::{DeTable, DeValue};
 
+use super::ports::Ports;
 use super::rates::{DeviceRates, GemmRate, HostRates, LinkRate, Rates, Total};
 use crate::base::work::RunShares;
 
@@ -71,6 +72,7 @@ fn figures(rates: &mut Rates) -> Vec<Figure<'_>> {
         kinds,
         h2d_all: Total(h2d_all),
         d2h_all: Total(d2h_all),
+        ports: _,
         pin: Total(pin),
         host,
         call_s,
@@ -257,6 +259,14 @@ impl Given {
                     *at = value.unwrap_or(*at);
                 }
             }
+        }
+        if self
+            .0
+            .iter()
+            .any(|(path, _)| path == "h2d_all" || path == "d2h_all")
+        {
+            // What devices reach together was measured.
+            rates.ports = Ports::NONE;
         }
         rates
     }

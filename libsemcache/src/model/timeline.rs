@@ -1,12 +1,13 @@
 //! The timeline of a call: when each copy and kernel runs, and, if device memory does not hold all tiles, which tile gives way
 //! to which.
 //!
-//! Each device has three lanes (uploads, kernels, write-backs) and a number of *slots*, each of which holds one tile.
-//! Tasks are taken in the order of the plan. For each tile that is missing, a slot is found, and the upload runs as soon
-//! as the link is free, the tile's newest bytes are where they are copied from, and the kernels and the write-back that
-//! use the slot's old tile are done. A kernel runs behind the one before it, once its tiles have arrived. One thread queues
-//! the tasks of all devices, one after the other, each with the copies of its tiles; then it computes the host's part of the
-//! call, if there is one.
+//! Each device has four lanes (uploads, copies from other devices, kernels, write-backs) and a number of *slots*, each of which
+//! holds one tile. Tasks are taken in the order of the plan. For each tile that is missing, a slot is found, and the copy runs
+//! as soon as its lane is free, the tile's newest bytes are where they are copied from, and the kernels and the write-back that
+//! use the slot's old tile are done. It comes from where it arrives first ([`Run::fetch`]). Copies from and to the host also
+//! pass through the port that the device shares with others ([`Run::through_port`]); copies from other devices slow no other copies
+//! down. A kernel runs behind the one before it, once its tiles have arrived. One thread queues the tasks of all devices, one
+//! after the other, each with the copies of its tiles; then it computes the host's part of the call, if there is one.
 //!
 //! The future of a call is known, so the tile that gives way is chosen by its next use (Belady's rule). Two changes:
 //!
@@ -18,6 +19,7 @@
 //! * A tile that the call does not use again is taken to be used again at the same place of an equal call that follows,
 //!   as in an iteration.
 
+use super::ports::Port;
 use super::rates::LinkRate;
 use crate::base::{DeviceId, Link, Links};
 
@@ -76,6 +78,8 @@ pub struct Load {
     pub host_s: f64,
     /// Between which devices tiles are copied directly.
     pub links: Links,
+    /// Connections to the host that several devices share.
+    pub ports: Vec<Port>,
     /// Tiles that are in a slot before the call, as device, tile, and whether the bytes there are valid.
     pub resident: Vec<(usize, u32, bool)>,
     /// The same of tiles that have memory apart from the slots, for the whole call.
@@ -93,6 +97,8 @@ pub struct Device {
     pub d2h: LinkRate,
     /// From another device.
     pub p2p: LinkRate,
+    /// Index into [`Load::ports`], if it shares its connection to the host.
+    pub port: Option<usize>,
 }
 
 /// A tile that leaves a device before a task is issued.
@@ -145,8 +151,17 @@ struct Copy {
 #[derive(Clone, Copy, Debug, Default)]
 struct Lanes {
     uploads: f64,
+    /// Copies from other devices.
+    peers: f64,
     kernels: f64,
     write_backs: f64,
+}
+
+/// The direction of a copy between host and device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Direction {
+    ToDevice,
+    ToHost,
 }
 
 struct Run<'a> {
@@ -157,6 +172,10 @@ struct Run<'a> {
     /// For each device, the tiles that have a slot.
     held: Vec<Vec<u32>>,
     lanes: Vec<Lanes>,
+    /// For each port, when it will have carried all that was given to it: to devices, and to the host.
+    carried: Vec<[f64; 2]>,
+    /// When the thread begins to queue the current task.
+    begun: f64,
     /// When the host has the newest bytes of a tile.
     at_host: Vec<f64>,
     schedule: Schedule,
@@ -207,6 +226,8 @@ pub fn schedule(load: &Load, devices: &[Device]) -> Option<Schedule> {
         copies,
         held,
         lanes: vec![Lanes::default(); devices.len()],
+        carried: vec![[0.0; 2]; load.ports.len()],
+        begun: 0.0,
         at_host: vec![0.0; load.tiles.len()],
         schedule: Schedule {
             starts: Vec::with_capacity(load.tasks.len()),
@@ -239,8 +260,10 @@ impl Run<'_> {
         let range = self.load.range(at);
         // The copies of the task's tiles, and of those that give way to them, are queued before its kernel.
         let begun = at as f64 * self.load.issue_s;
+        self.begun = begun;
         let lanes = &mut self.lanes[device];
         lanes.uploads = lanes.uploads.max(begun);
+        lanes.peers = lanes.peers.max(begun);
         lanes.write_backs = lanes.write_backs.max(begun);
         let mut start = lanes.kernels.max(begun + self.load.issue_s);
         for i in range.clone() {
@@ -355,8 +378,9 @@ impl Run<'_> {
         best.map(|(position, _)| position)
     }
 
-    /// Copies the newest bytes of a tile to a device, from the host or over a link from another device, whichever brings
-    /// them earlier. Bytes that only devices without a link have are written back first.
+    /// Copies the newest bytes of a tile to a device, from where they arrive first: the host, or a device to which there is a
+    /// link. If the host has the bytes, only links that are faster than the host's are used, and copies that are on their way to
+    /// another device only if [`Links::joins`]. Bytes that only devices without a link have are written back first.
     fn fetch(&mut self, device: usize, tile: u32) {
         let t = tile as usize;
         let Tile { bytes, home, .. } = self.load.tiles[t];
@@ -367,37 +391,70 @@ impl Run<'_> {
             };
             self.write_back(holder, tile, bytes.max(home));
         }
-        let lanes = self.lanes[device];
-        let ready = lanes.uploads.max(self.copies[device][t].arrived);
-        let from_host = ready.max(self.at_host[t]);
+        let (lanes, slot) = (self.lanes[device], self.copies[device][t].arrived);
+        let start = lanes.uploads.max(slot).max(self.at_host[t]);
         // While the link carries write-backs, both directions are slower.
-        let link_s = if lanes.write_backs > from_host {
+        let link_s = if lanes.write_backs > start {
             d.h2d.time_bid(cost)
         } else {
             d.h2d.time(cost)
         };
-        let host = from_host + link_s;
-        let peer = self
-            .holders(t)
-            .filter(|&p| self.linked(device, p))
-            .map(|p| (ready.max(self.copies[p][t].arrived) + d.p2p.time(bytes), p))
-            .min_by(|x, y| x.0.total_cmp(&y.0));
+        let carried = self.through_port(device, Direction::ToDevice, bytes);
+        let host = (start + link_s).max(carried);
+        let only_devices = self.at_host[t].is_infinite();
+        let usable = |p: usize| match self.link(device, p) {
+            Link::Faster(_) => {
+                only_devices || self.load.links.joins() || self.copies[p][t].arrived <= self.begun
+            }
+            Link::Slower => only_devices,
+            Link::None => false,
+        };
+        let from = |p: usize| {
+            let start = lanes.peers.max(slot).max(self.copies[p][t].arrived);
+            (start + d.p2p.time(bytes), self.link(device, p), p)
+        };
+        // Of equal arrivals the one over the fastest link.
+        let peers = self.holders(t).filter(|&p| usable(p)).map(from);
+        let peer = peers.min_by(|x, y| x.0.total_cmp(&y.0).then(x.1.cmp(&y.1)));
         let arrived = match peer {
-            Some((arrived, p)) if arrived < host => {
+            Some((arrived, _, p)) if arrived < host => {
                 self.schedule.bytes_peer += bytes;
                 let other = &mut self.copies[p][t];
                 other.done = other.done.max(arrived);
+                self.lanes[device].peers = arrived;
                 arrived
             }
             _ => {
                 self.schedule.bytes_in += bytes;
+                self.lanes[device].uploads = host;
+                if let Some(port) = d.port {
+                    self.carried[port][Direction::ToDevice as usize] = carried;
+                }
                 host
             }
         };
-        self.lanes[device].uploads = arrived;
         let copy = &mut self.copies[device][t];
         (copy.valid, copy.arrived) = (true, arrived);
         copy.done = copy.done.max(arrived);
+    }
+
+    /// When the port of a device, if it has one, will have carried another copy of this many bytes, besides all that was given to
+    /// it. It carries one byte after the other, whichever device they are for. Time in which it had nothing to carry is lost once
+    /// every device behind it is past that time.
+    fn through_port(&self, device: usize, direction: Direction, bytes: f64) -> f64 {
+        let Some(port) = self.devices[device].port else {
+            return 0.0;
+        };
+        let Port { h2d, d2h } = self.load.ports[port];
+        let (rate, lane): (f64, fn(&Lanes) -> f64) = match direction {
+            Direction::ToDevice => (h2d, |lanes| lanes.uploads),
+            Direction::ToHost => (d2h, |lanes| lanes.write_backs.max(lanes.kernels)),
+        };
+        let behind = self.devices.iter().zip(&self.lanes);
+        let behind = behind.filter(|(d, _)| d.port == Some(port));
+        let next = behind.fold(f64::INFINITY, |next, (_, lanes)| next.min(lane(lanes)));
+        let carried = self.carried[port][direction as usize];
+        carried.max(next).max(self.begun) + bytes / rate
     }
 
     /// The devices that hold a tile's newest bytes.
@@ -405,16 +462,24 @@ impl Run<'_> {
         (0..self.devices.len()).filter(move |&d| self.copies[d][tile].valid)
     }
 
+    /// How a device copies tiles from another one.
+    fn link(&self, to: usize, from: usize) -> Link {
+        match to == from {
+            true => Link::None,
+            false => self.load.links.of(DeviceId::at(to), DeviceId::at(from)),
+        }
+    }
+
     /// Whether a device copies tiles directly from another one.
     fn linked(&self, to: usize, from: usize) -> bool {
-        let link = self.load.links.of(DeviceId::at(to), DeviceId::at(from));
-        to != from && link != Link::None
+        self.link(to, from) != Link::None
     }
 
     /// Queues the write-back of bytes of a tile behind the last kernel that uses it.
     fn write_back(&mut self, device: usize, tile: u32, bytes: f64) {
         let t = tile as usize;
         let (cost, d) = (bytes / self.load.tiles[t].share, self.devices[device]);
+        let carried = self.through_port(device, Direction::ToHost, bytes);
         let lanes = &mut self.lanes[device];
         let copy = &mut self.copies[device][t];
         let start = lanes.write_backs.max(copy.done);
@@ -423,8 +488,11 @@ impl Run<'_> {
         } else {
             d.d2h.time(cost)
         };
-        let end = start + seconds;
+        let end = (start + seconds).max(carried);
         (lanes.write_backs, copy.done) = (end, end);
+        if let Some(port) = d.port {
+            self.carried[port][Direction::ToHost as usize] = carried;
+        }
         self.at_host[t] = end;
         self.schedule.bytes_out += bytes;
         self.schedule.seconds = self.schedule.seconds.max(end);

@@ -203,7 +203,7 @@ pub(crate) fn bring_up(
     pins::set_piece(config.panel * PANELS_OF_A_PIECE);
     pins::set_when(config.pin);
     let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size())
-        .with_peers(config.peers);
+        .with_peers(config.peers, config.joins);
     let scans = match config.gate {
         _ if !traps => Choice::Never,
         GateChoice::Auto => Choice::ByHistory,

@@ -4,9 +4,10 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{DeviceSet, Links, Rect, Work};
+use crate::base::{DeviceId, DeviceSet, Links, Rect, Work};
 use crate::cache::place::tile_bytes;
 use crate::model::exec::{self, device_s};
+use crate::model::ports::Ports;
 use crate::model::rates::{DeviceRates, HostRates, Rates};
 use crate::model::select::Fetch;
 use crate::model::timeline::{self, Device, Load, Schedule, Tile};
@@ -19,8 +20,9 @@ pub(super) const MOST_SLOTS: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Devices {
     set: DeviceSet,
-    /// The rates of each while all of them transfer.
+    /// The rates of each: its own, if the ports are known that several share, else those while all of them transfer.
     rates: Vec<DeviceRates>,
+    ports: Ports,
     /// How they read each other's memory.
     links: Links,
     /// Seconds of the host's part of the call.
@@ -28,12 +30,16 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// The devices of a set, with their rates while all of them transfer; `links` are those between all devices.
+    /// The devices of a set; `links` are those between all devices.
     #[must_use]
     pub fn new(set: &DeviceSet, rates: &Rates, links: &Links) -> Devices {
         Devices {
             set: *set,
-            rates: rates.each(set),
+            rates: match rates.ports.each().is_empty() {
+                true => rates.each(set),
+                false => set.ids().map(|id| *rates.of(id)).collect(),
+            },
+            ports: rates.ports,
             links: links.between(set),
             host_s: 0.0,
         }
@@ -48,13 +54,15 @@ impl Devices {
 
     /// The devices as the timeline takes them, each with its number of slots.
     pub(super) fn with(&self, slots: &[usize]) -> Vec<Device> {
-        let device = |(rates, &slots): (&DeviceRates, &usize)| Device {
+        let device = |((id, rates), &slots): ((DeviceId, &DeviceRates), &usize)| Device {
             slots,
             h2d: rates.h2d,
             d2h: rates.d2h,
             p2p: rates.p2p,
+            port: self.ports.of(id),
         };
-        self.rates.iter().zip(slots).map(device).collect()
+        let each = self.set.ids().zip(&self.rates);
+        each.zip(slots).map(device).collect()
     }
 }
 
@@ -77,6 +85,7 @@ pub(super) fn load<K: Copy + Eq + Hash>(
         issue_s: Pace::USUAL.issue_s,
         host_s: on.host_s,
         links: on.links.clone(),
+        ports: on.ports.each().to_vec(),
         ..Load::default()
     };
     let (mut places, mut known) = (Vec::new(), FxHashMap::default());
@@ -191,7 +200,7 @@ pub fn schedule_in_core(
 mod tests {
     use super::*;
     use crate::base::work::RunShares;
-    use crate::base::{DeviceId, Dtype, Form, Op, Routine, Side, TileSize, Uplo, Value};
+    use crate::base::{Dtype, Form, Op, Routine, Side, TileSize, Uplo, Value};
     use crate::device::sim::SimConfig;
     use crate::model::HostRates;
     use crate::model::exec::{by_speed, row_s};

@@ -22,8 +22,12 @@ const SEQUENCE: u32 = 1;
 /// The most operations of which one half waits for the other.
 const MOST: usize = 1 << 20;
 
-/// The names of a device's lanes.
-pub const LANES: [&str; 3] = ["copies in", "copies out", "kernels"];
+/// The names of a device's lanes. Copies from peers include those within the device.
+pub const LANES: [&str; 4] = ["copies in", "copies out", "kernels", "from peers"];
+
+fn lane_name(lane: u8) -> &'static str {
+    LANES[usize::from(lane) % LANES.len()]
+}
 
 /// Names by number, and those that no packet has told yet.
 #[derive(Debug, Default)]
@@ -277,7 +281,7 @@ impl Encoder {
             Event::Wait { span, op, cause } => {
                 let values = [
                     ("device", Number(op.device().into())),
-                    ("lane", Text(LANES[usize::from(op.lane()).min(2)])),
+                    ("lane", Text(lane_name(op.lane()))),
                     ("seq", Number(op.seq())),
                 ];
                 self.slice(thread, "wait", "wait", span, cause, &values);
@@ -364,7 +368,7 @@ impl Encoder {
             if earlier != OpId::default() {
                 values.extend([
                     (device, Number(earlier.device().into())),
-                    (lane, Text(LANES[usize::from(earlier.lane()).min(2)])),
+                    (lane, Text(lane_name(earlier.lane()))),
                     (seq, Number(earlier.seq())),
                 ]);
             }
@@ -555,7 +559,7 @@ impl Encoder {
                 descriptor.name = Some(format!("device {id} {name}").trim_end().to_owned());
             }
             Track::Lane(_, lane) => {
-                descriptor.name = Some(LANES[usize::from(lane).min(2)].into());
+                descriptor.name = Some(lane_name(lane).into());
             }
         }
         self.packets.push(TracePacket {

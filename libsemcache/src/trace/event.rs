@@ -12,7 +12,7 @@ const SEQ_BITS: u32 = 56;
 const LANE_BITS: u32 = 2;
 
 impl OpId {
-    /// Operation `seq` of a stream. Stream 0 has uploads and copies from peers, 1 downloads, 2 kernels.
+    /// Operation `seq` of a stream. Stream 0 has uploads, 1 downloads, 2 kernels, 3 copies from peers.
     #[must_use]
     pub fn new(device: DeviceId, lane: u8, seq: u64) -> OpId {
         let stream = u64::from(device.0) << LANE_BITS | u64::from(lane);
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn an_operation_is_one_word() {
-        for (device, lane, seq) in [(0, 0, 1), (63, 2, 1 << 55), (5, 1, 77)] {
+        for (device, lane, seq) in [(0, 0, 1), (63, 2, 1 << 55), (5, 1, 77), (63, 3, 1)] {
             let op = OpId::new(DeviceId(device), lane, seq);
             assert_eq!((op.device(), op.lane(), op.seq()), (device, lane, seq));
         }

@@ -1,7 +1,5 @@
 //! A Gantt chart without its looks: the rows with their bars, and what is said around them.
 
-use semcache::trace::LANES;
-
 use super::bars::{Bars, Kind, Part};
 use super::window::{Choice, Chosen, Window, choose};
 use crate::trace::model::{Did, Side, Slice, Thread, Trace};
@@ -155,7 +153,7 @@ fn devices(
     let mut all = Vec::new();
     for (place, device) in trace.devices.iter().enumerate() {
         let (mut lanes, mut met, mut time) = (Vec::new(), false, 0.0);
-        for (lane, name) in device.lanes.iter().zip(LANES) {
+        for (lane, name) in device.shown() {
             let mut bars = Bars::new(window, columns);
             let mut names = Vec::new();
             for op in &lane.ops {

@@ -198,6 +198,14 @@ pub(super) fn host_share(v: &str) -> Result<HostShare, Bad> {
     }
 }
 
+pub(super) fn on_off(v: &str) -> Result<bool, Bad> {
+    match v {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Bad("is not one of on, off")),
+    }
+}
+
 pub(super) fn gate(v: &str) -> Result<Gate, Bad> {
     match v {
         "auto" => Ok(Gate::Auto),

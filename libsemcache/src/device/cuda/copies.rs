@@ -7,7 +7,7 @@
 use std::sync::MutexGuard;
 
 use super::driver::{self, End};
-use super::machine::{All, CudaMachine, Up, on_device, pending, queues};
+use super::machine::{All, CudaMachine, Up, on_device, pending, queues, stream_ref};
 use crate::base::DeviceId;
 use crate::device::api::{DeviceError, Lane, Part, Region, Shape, Ticket, cut_at, undelivered};
 use crate::device::measured::Kind;
@@ -25,7 +25,7 @@ fn in_memory(r: Region) -> (End, usize) {
 pub(super) fn kind_of(lane: Lane, shape: Shape) -> Kind {
     match lane {
         Lane::Out => Kind::Download(shape.bytes()),
-        Lane::In | Lane::Compute => Kind::Upload(shape.bytes()),
+        Lane::In | Lane::Compute | Lane::Peer => Kind::Upload(shape.bytes()),
     }
 }
 
@@ -100,28 +100,52 @@ impl CudaMachine {
         // reads, and must not be copied later over bytes that this download writes.
         let mut all = self.settled(self.lock(), earlier)?;
         self.order(&mut all, device, lane, after)?;
-        let (kind, mut seq) = (kind_of(lane, shape), 0);
+        // SAFETY: the caller's promise.
+        let queued = unsafe { self.queue(&mut all, (device, lane), &parts, kind_of(lane, shape)) };
+        if queued.is_err()
+            && let Some(stream) = stream_ref(&all, device, lane)
+        {
+            // Nothing is ordered behind the parts that were queued before the failure. If the device is lost, they are not
+            // copied.
+            let _ = driver::stream_wait(stream.raw);
+        }
+        let seq = queued?;
+        Ok(Ticket { device, lane, seq })
+    }
+
+    /// Queues the parts of a copy, one after the other. Returns the number of the last one.
+    ///
+    /// # Safety
+    /// As for the backend's copies.
+    unsafe fn queue(
+        &self,
+        all: &mut All,
+        (device, lane): (DeviceId, Lane),
+        parts: &[(Part, bool)],
+        kind: Kind,
+    ) -> Result<u64, DeviceError> {
+        let mut seq = 0;
         for (i, ((host, there, shape), direct)) in parts.iter().copied().enumerate() {
             // The time of the copy begins with its first part and ends with its last one.
             let ends = (i + 1 == parts.len()).then_some(kind);
             if i == 0 {
-                let q = queues(&mut all, device)?;
+                let q = queues(all, device)?;
                 q.lanes[lane as usize].begins(&mut q.clock);
             }
             if !direct {
-                seq = self.stage(&mut all, (device, lane), (host, there, shape), ends)?;
+                seq = self.stage(all, (device, lane), (host, there, shape), ends)?;
                 continue;
             }
             let (to, from) = match lane {
                 Lane::Out => (in_memory(host), on_device(there)),
-                Lane::In | Lane::Compute => (on_device(there), in_memory(host)),
+                Lane::In | Lane::Compute | Lane::Peer => (on_device(there), in_memory(host)),
             };
-            let s = &mut queues(&mut all, device)?.lanes[lane as usize];
+            let s = &mut queues(all, device)?.lanes[lane as usize];
             // SAFETY: the caller vouches for both regions; the copy engine makes a copy of this shape without the CPU.
             unsafe { driver::copy(to, from, shape, s.raw) }
                 .map_err(|e| self.failed(device, "copy", e))?;
             seq = s.queued(ends.is_some(), ends);
         }
-        Ok(Ticket { device, lane, seq })
+        Ok(seq)
     }
 }

@@ -30,7 +30,7 @@ use crate::process::driver_scope::in_driver_scope;
 use crate::process::waited::Waiting;
 
 /// Streams of a device.
-pub(super) const LANES: usize = 3;
+pub(super) const LANES: usize = Lane::ALL.len();
 /// Result cells of a device.
 pub(super) const CELLS: usize = 64;
 /// A device that refuses a wait this number of times in a row counts as lost.
@@ -112,7 +112,7 @@ impl Queues {
     pub(super) fn ring(&mut self, lane: Lane) -> &mut Ring {
         match lane {
             Lane::Out => &mut self.ring_out,
-            Lane::In | Lane::Compute => &mut self.ring_in,
+            Lane::In | Lane::Compute | Lane::Peer => &mut self.ring_in,
         }
     }
 }
@@ -349,9 +349,9 @@ impl Backend for CudaMachine {
         let (target, _current) = self.enter(to)?;
         let shape = shape.joined(src, dst);
         let mut all = self.lock();
-        self.order(&mut all, to, Lane::In, after)?;
+        self.order(&mut all, to, Lane::Peer, after)?;
         let q = queues(&mut all, to)?;
-        let s = &mut q.lanes[0];
+        let s = &mut q.lanes[Lane::Peer as usize];
         s.begins(&mut q.clock);
         let (width, count) = (shape.width, shape.count);
         // SAFETY: the caller vouches for both regions.
@@ -381,7 +381,7 @@ impl Backend for CudaMachine {
         };
         Ok(Ticket {
             device: to,
-            lane: Lane::In,
+            lane: Lane::Peer,
             seq: s.queued(true, Some(kind)),
         })
     }

@@ -98,7 +98,7 @@ impl CudaMachine {
             let queued = unsafe {
                 match lane {
                     Lane::Out => driver::copy(piece, on_device(there), shape, stream),
-                    Lane::In | Lane::Compute => {
+                    Lane::In | Lane::Compute | Lane::Peer => {
                         driver::copy(on_device(there), piece, shape, stream)
                     }
                 }

@@ -185,6 +185,7 @@ impl CudaMachine {
             stream(Lane::In)?,
             stream(Lane::Out)?,
             stream(Lane::Compute)?,
+            stream(Lane::Peer)?,
         ];
         let clock = Clock::new(Idle::new());
         let blas = Blas::new(lanes[2].raw, self.caps[i].memory).map_err(refused("cublasCreate"))?;

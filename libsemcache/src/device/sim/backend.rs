@@ -35,7 +35,7 @@ impl SimMachine {
         if !inner.signals[stream].started.load(Ordering::Relaxed) && !queues.is_lost(device) {
             // Starts the threads of all streams of the device, while the device holds no data: if the system refused a
             // thread later, a result on the device could not be copied to the host.
-            for lane in [Lane::In, Lane::Out, Lane::Compute] {
+            for lane in Lane::ALL {
                 let stream = queue::index(device, lane);
                 if inner.signals[stream].started.load(Ordering::Relaxed) {
                     continue;
@@ -149,10 +149,20 @@ impl Backend for SimMachine {
         if all.is_empty() {
             return queue(last, None);
         }
-        let piece = Piece::default();
-        all.into_iter()
-            .try_for_each(|part| queue(part, Some(piece.clone())).map(drop))?;
-        queue(last, Some(piece.last(shape.bytes())))
+        let (piece, mut queued) = (Piece::default(), None);
+        let mut next = |part, piece| {
+            let ticket = queue(part, Some(piece))?;
+            queued = Some(ticket);
+            Ok(ticket)
+        };
+        let first = all.into_iter().map(|part| next(part, piece.clone()));
+        let result = first.collect::<Result<Vec<_>, _>>();
+        let result = result.and_then(|_| next(last, piece.last(shape.bytes())));
+        if let (Err(_), Some(before)) = (&result, queued) {
+            // Nothing is ordered behind the pieces that were queued. If the device is lost, they are never executed.
+            let _ = self.wait(before);
+        }
+        result
     }
 
     unsafe fn download(
@@ -198,7 +208,7 @@ impl Backend for SimMachine {
             dst,
             shape,
         };
-        self.enqueue(to, Lane::In, after, work, "copy")
+        self.enqueue(to, Lane::Peer, after, work, "copy")
     }
 
     unsafe fn launch(

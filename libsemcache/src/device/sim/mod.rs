@@ -1,4 +1,4 @@
-//! The simulated machine: devices with memory of their own, real arithmetic, three streams each served by a thread, and
+//! The simulated machine: devices with memory of their own, real arithmetic, four streams each served by a thread, and
 //! a choice of misbehaviours ([`SimConfig`]) that bring out errors in the coherence protocol.
 //!
 //! * Device memory is an anonymous mapping; a device address is an address of this process, but every region and

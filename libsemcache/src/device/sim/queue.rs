@@ -24,7 +24,7 @@ use crate::base::DeviceId;
 use crate::device::api::{DeviceError, Kernel, Lane, Region, Shape, Ticket};
 
 /// Streams per device.
-pub(super) const LANES: usize = 3;
+pub(super) const LANES: usize = Lane::ALL.len();
 
 /// The most operations that may wait in late mode; beyond, the oldest is demanded.
 pub(super) const LATE_LIMIT: usize = 100_000;

@@ -95,6 +95,13 @@ fn sources_are_the_nearest() {
     let (mut a, all) = five(&links);
     step(&mut a, &write(1, all));
     assert_eq!(step(&mut a, &read(2, all)), vec![copy(1, 2, all)]);
+    // A replica to which bytes are still on their way is left out, if the host has them.
+    let (mut a, all) = five(&links);
+    step(&mut a, &read(1, all));
+    a.not_from(vec![ReplicaId(1)]);
+    assert_eq!(step(&mut a, &read(4, all)), vec![upload(4, all)]);
+    step(&mut a, &write(1, all));
+    assert_eq!(step(&mut a, &read(4, all)), vec![copy(1, 4, all)]);
 }
 
 /// As on a machine of which two devices are behind different root ports.

@@ -16,6 +16,7 @@ fn device(slots: usize) -> Device {
             bytes_per_s: 10.0,
             ..LINK
         },
+        port: None,
     }
 }
 
@@ -139,15 +140,108 @@ fn an_equal_call_finds_what_fits() {
 
 #[test]
 fn another_device_is_a_source() {
-    let l = load(&[
+    let mut l = load(&[
         (0, &[(0, READ), (1, OVERWRITE)]),
         (1, &[(0, READ), (2, OVERWRITE)]),
         (1, &[(1, READ), (2, UPDATE)]),
     ]);
-    let s = schedule(&l, &[device(4), device(4)]).unwrap();
-    // The host brings tile 0 in a second; a copy of the first device's arrives 0.1 s later than that.
-    assert_eq!((s.bytes_in, s.bytes_peer), (2.0, 1.0));
-    assert_eq!(s.starts, [1.0, 1.0, 2.1]);
+    // The host brings tile 0 in a second; a copy of the first device's arrives 0.1 s later than that. Results that only a
+    // device has come over any link.
+    for links in [Links::fast(2), Links::DIRECT] {
+        l.links = links;
+        let s = schedule(&l, &[device(4), device(4)]).unwrap();
+        assert_eq!((s.bytes_in, s.bytes_peer), (2.0, 1.0));
+        assert_eq!(s.starts, [1.0, 1.0, 2.1]);
+    }
+}
+
+#[test]
+fn copies_from_peers_overlap_uploads() {
+    // Device 0 has tiles 0 and 1, device 1 uploads tile 2 and gets the others from device 0.
+    let mut l = load(&[
+        (0, &[(0, READ), (1, READ), (3, OVERWRITE)]),
+        (1, &[(2, READ), (0, READ), (1, READ), (4, OVERWRITE)]),
+    ]);
+    l.resident = vec![(0, 0, true), (0, 1, true)];
+    l.links = Links::fast(2);
+    let slow = Device {
+        p2p: LinkRate {
+            bytes_per_s: 2.0,
+            ..LINK
+        },
+        ..device(4)
+    };
+    let s = schedule(&l, &[slow; 2]).unwrap();
+    assert_eq!((s.bytes_in, s.bytes_peer), (1.0, 2.0));
+    assert_eq!(s.starts, [0.0, 1.0]);
+}
+
+/// Of bytes that the host has, too: which sources each setting allows.
+#[test]
+fn settings_choose_the_sources() {
+    use crate::base::config::Peers;
+    // Device 1 needs tile 0, which device 0 has, and tile 1, which is on its way there.
+    let mut l = load(&[
+        (0, &[(0, READ), (1, READ), (3, OVERWRITE)]),
+        (1, &[(2, READ), (0, READ), (1, READ), (4, OVERWRITE)]),
+    ]);
+    l.resident = vec![(0, 0, true)];
+    let slower = Links::new(vec![vec![Link::Slower; 2]; 2]);
+    for (links, peers, joins, expected) in [
+        (Links::fast(2), Peers::Auto, true, 2.0),
+        (Links::fast(2), Peers::Auto, false, 1.0),
+        (Links::fast(2), Peers::Off, true, 0.0),
+        (slower.clone(), Peers::Auto, true, 0.0),
+        (slower.clone(), Peers::Any, true, 2.0),
+        (slower, Peers::Any, false, 1.0),
+    ] {
+        l.links = links.used(peers, joins);
+        let s = schedule(&l, &[device(4); 2]).unwrap();
+        assert_eq!(s.bytes_peer, expected, "{peers:?} {joins}");
+        assert_eq!(s.bytes_in + s.bytes_peer, 4.0);
+    }
+    // What only a device will have is waited for in any case.
+    let mut l = load(&[(0, &[(0, OVERWRITE)]), (1, &[(0, READ), (1, OVERWRITE)])]);
+    l.links = Links::fast(2).used(Peers::Off, false);
+    let s = schedule(&l, &[device(4); 2]).unwrap();
+    assert_eq!((s.bytes_peer, s.starts), (1.0, vec![0.0, 1.1]));
+}
+
+#[test]
+fn devices_share_a_port_only_while_both_transfer() {
+    type One = (usize, [(u32, (bool, bool)); 1]);
+    let (one, other) = (
+        [0, 1, 2, 3].map(|tile| -> One { (0, [(tile, READ)]) }),
+        [4, 5, 6, 7].map(|tile| -> One { (1, [(tile, READ)]) }),
+    );
+    let both: Vec<_> = one.iter().zip(&other).flat_map(|(a, b)| [a, b]).collect();
+    let seconds = |tasks: &[&One], port| {
+        let tasks: Vec<(usize, Uses<'_>)> = tasks.iter().map(|(d, u)| (*d, &u[..])).collect();
+        let mut l = load(&tasks);
+        l.tasks.iter_mut().for_each(|t| t.seconds = 0.0);
+        // Together the devices reach half as much again as one of them.
+        l.ports = vec![Port { h2d: 1.5, d2h: 1.0 }];
+        let at = |port| Device { port, ..device(8) };
+        schedule(&l, &[at(Some(0)), at(port)]).unwrap().seconds
+    };
+    let alone: Vec<_> = one.iter().collect();
+    assert_eq!(seconds(&alone, Some(0)), 4.0);
+    assert!((seconds(&both, Some(0)) - 8.0 / 1.5).abs() < 1e-9);
+    assert_eq!(seconds(&both, None), 4.0);
+    // Results that both devices write back: each has one after every second.
+    let results = |tasks: &[&One]| {
+        let over = |(d, [(tile, _)]): &One| (*d, [(*tile, OVERWRITE)]);
+        let tasks: Vec<_> = tasks.iter().map(|t| over(t)).collect();
+        let tasks: Vec<(usize, Uses<'_>)> = tasks.iter().map(|(d, u)| (*d, &u[..])).collect();
+        let mut l = with_write_back(load(&tasks));
+        l.ports = vec![Port { h2d: 1.5, d2h: 1.0 }];
+        let port = Some(0);
+        schedule(&l, &[Device { port, ..device(8) }; 2])
+            .unwrap()
+            .seconds
+    };
+    assert_eq!(results(&alone), 5.0);
+    assert!((8.0..=9.0).contains(&results(&both)), "{}", results(&both));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Products on simulated devices that do not hold the operands, in late and poison mode, against plain loops.
 
 use super::*;
+use crate::base::config::Peers;
 use crate::base::counters::COUNTERS;
 use crate::base::{Dtype, Form, Op, Routine, TileSize, Value};
 use crate::device::sim::{SimConfig, SimMachine};
@@ -237,4 +238,36 @@ fn strips_that_an_earlier_call_left_in_part() {
         assert!(done.is_ok(), "{done:?}");
     }
     product.check();
+}
+
+/// Two devices need the same tiles of A. In late mode each of these is still on its way to the first one when the second one
+/// needs it.
+#[test]
+fn copies_in_flight_are_sources_only_if_the_settings_say_so() {
+    testkit::alone(|| {
+        for joins in [true, false] {
+            let memory = 1 << 20;
+            let mut product = Product::new((Op::None, Op::None), 2.0, 2, memory);
+            product.cache = product.cache.with_peers(Peers::Auto, joins);
+            let plan = lower(&product.problem, &Resources::new(2, 32, memory));
+            let before = COUNTERS.bytes.p2p.get();
+            let whole = Memory {
+                tiles: None,
+                pinning: Pinning::new(&[]),
+            };
+            let done = run(
+                &product.cache,
+                &product.problem,
+                &plan,
+                &product.operands,
+                whole,
+                Out::Nowhere,
+                &mut StreamedWriteBack::default(),
+            );
+            assert!(done.is_ok(), "{done:?}");
+            let copied = COUNTERS.bytes.p2p.get() > before;
+            assert_eq!(copied, joins);
+            product.check();
+        }
+    });
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 const DEVICES: usize = 3;
-const LANE: [Lane; LANES] = [Lane::In, Lane::Out, Lane::Compute];
+const LANE: [Lane; LANES] = Lane::ALL;
 
 struct Dice(u64);
 

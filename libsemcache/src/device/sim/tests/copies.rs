@@ -189,3 +189,37 @@ fn a_copy_of_unmapped_memory_fails_alone() {
         core::mem::forget(pages);
     }
 }
+
+/// An upload is queued in pieces. If a later piece cannot be read, the pieces before it are complete when the upload fails:
+/// no ticket names them, so no other stream could be ordered behind them.
+#[test]
+fn an_upload_that_fails_leaves_nothing_in_flight() {
+    let m = machine(SimConfig {
+        memory: 32 << 20,
+        ..late(2)
+    });
+    const PIECE: usize = staged::PIECE;
+    let mut fives = vec![5u8; PIECE];
+    let [there, other] = [D0, D1].map(|d| m.alloc(d, 2 * PIECE).expect("alloc"));
+    // The second piece begins where the addresses of processes end.
+    let from = addr(&mut fives);
+    let (pitch, count) = ((1 << 47) - usize::try_from(from).expect("an address"), 2);
+    let (src, dst) = (Region { addr: from, pitch }, run_of(there, PIECE).0);
+    let shape = Shape {
+        width: PIECE,
+        count,
+    };
+    // SAFETY: the machine only tries to read.
+    let failed = unsafe { m.upload(D0, &[], &[], src, dst, shape) };
+    assert_eq!(failed, Err(DeviceError::Unreadable { device: D0 }));
+    let mut nines = [9u8; 8];
+    let up = upload(&m, D1, &[], addr(&mut nines), other, 8).expect("upload");
+    let across = peer(&m, D1, D0, &[up], other, there, 8).expect("peer");
+    m.wait(across).expect("wait");
+    // Executes what is queued for uploads on the device, if anything is.
+    let later = upload(&m, D0, &[], addr(&mut nines), there + 16, 8).expect("upload");
+    let mut got = [0u8; 8];
+    let down = download(&m, D0, &[later], there, addr(&mut got), 8).expect("download");
+    m.wait(down).expect("wait");
+    assert_eq!(got, nines);
+}

@@ -135,3 +135,32 @@ fn late_mode_is_bounded() {
     assert_eq!(m.done(last), Ok(false));
     m.wait(last).expect("wait");
 }
+
+/// Uploads and copies from peers have streams of their own: neither waits for the other.
+#[test]
+fn uploads_and_copies_from_peers_do_not_wait_for_each_other() {
+    let m = machine(late(2));
+    let mut x = vec![1.0f64; 64];
+    let bytes = 64 * 8;
+    let [a, b, c] = [D0, D1, D1].map(|d| m.alloc(d, bytes).expect("alloc"));
+    for peer_first in [false, true] {
+        let mut copies = [None; 2];
+        for i in [usize::from(peer_first), usize::from(!peer_first)] {
+            copies[i] = Some(match i {
+                0 => upload(&m, D1, &[], addr(&mut x), c, bytes).expect("upload"),
+                _ => peer(&m, D0, D1, &[], a, b, bytes).expect("peer"),
+            });
+        }
+        let [up, across] = copies.map(|t| t.expect("queued"));
+        let (first, second) = if peer_first {
+            (across, up)
+        } else {
+            (up, across)
+        };
+        assert_eq!((up.lane, across.lane), (Lane::In, Lane::Peer));
+        // In late mode an operation is executed only if it is waited for, and with it all before it in its stream.
+        m.wait(second).expect("wait");
+        assert_eq!((m.done(second), m.done(first)), (Ok(true), Ok(false)));
+        m.wait(first).expect("wait");
+    }
+}
