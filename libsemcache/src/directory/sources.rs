@@ -39,6 +39,26 @@ impl Allocation {
         }
     }
 
+    /// Whether each byte of `rect` is valid in some replica.
+    #[must_use]
+    pub fn on_devices(&self, rect: &Rect) -> bool {
+        self.nowhere(vec![*rect]).is_empty()
+    }
+
+    /// Of these pieces, the bytes that are valid in no replica.
+    fn nowhere(&self, mut pieces: Vec<Rect>) -> Vec<Rect> {
+        for (_, replica) in &self.replicas {
+            if pieces.is_empty() {
+                break;
+            }
+            pieces = pieces
+                .iter()
+                .flat_map(|piece| replica.valid.missing(piece))
+                .collect();
+        }
+        pieces
+    }
+
     /// The stale bytes of `rect` that a replica lacks, and that only devices hold to which its device has no link. They are
     /// written back before the device reads `rect`, so that they come from the host.
     #[must_use]
@@ -109,16 +129,7 @@ impl Allocation {
 
     /// The stale bytes of `rect` that none of the remaining replicas holds.
     pub(super) fn orphans(&self, rect: &Rect) -> Vec<Rect> {
-        let mut rest = self.stale.common(rect);
-        for (_, replica) in &self.replicas {
-            if !rest.is_empty() {
-                rest = rest
-                    .iter()
-                    .flat_map(|piece| replica.valid.missing(piece))
-                    .collect();
-            }
-        }
-        rest
+        self.nowhere(self.stale.common(rect))
     }
 
     /// Appends copies of the pieces from the chosen replicas, in the order of their ids; returns the bytes that none of
