@@ -26,7 +26,7 @@ use crate::device::api::{DeviceError, Ticket};
 use crate::model::rates::Rates;
 use crate::plan::{Plan, Problem, Task};
 use crate::process::waited::Stopwatch;
-use crate::sched::{self, Memory, Out, Stopped, StreamedWriteBack};
+use crate::sched::{self, Holds, Memory, Out, Stopped, StreamedWriteBack};
 
 /// How calls on devices ended.
 #[derive(Debug)]
@@ -242,8 +242,8 @@ fn issue(
     }
     let placed = &operands.placed;
     // Before the outputs' host copies are looked at: making room writes bytes back to them.
-    let tiles = sched::make_room(cache, problem, plan, placed, on);
-    let by_tiles = !matches!(tiles, Ok(None));
+    let holds = sched::make_room(cache, problem, plan, placed, on);
+    let by_tiles = !matches!(holds, Ok(Holds::Whole(_)));
     let outlooks = cache.expect(number, placed);
     let outputs = || {
         outlooks
@@ -266,14 +266,14 @@ fn issue(
         None => Out::At(&results),
     };
     let mut streamed = StreamedWriteBack::new(plan, &wanted, by_tiles);
-    let launched = match &tiles {
-        Ok(tiles) => sched::run(
+    let launched = match holds {
+        Ok(holds) => sched::run(
             cache,
             problem,
             plan,
             placed,
             Memory {
-                tiles: tiles.as_ref(),
+                holds,
                 pinning: Pinning::new(if operands.pinned_by_task {
                     &item.blocks
                 } else {
@@ -283,10 +283,7 @@ fn issue(
             out,
             &mut streamed,
         ),
-        Err(error) => Err(Stopped {
-            at: 0,
-            error: error.clone(),
-        }),
+        Err(error) => Err(Stopped { at: 0, error }),
     };
     if let Some(predicted) = predicted {
         predicted.queued = predicted.watch.seconds();

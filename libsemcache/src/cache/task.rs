@@ -155,6 +155,24 @@ impl Cache {
         }
     }
 
+    /// Copies an input of a call to a device before a task there uses it, unless other devices hold all of its bytes or copies
+    /// of them to a device are in flight.
+    ///
+    /// # Errors
+    /// Refused, lost, no room, or a freed operand; nothing has changed then.
+    pub fn bring(&self, device: DeviceId, input: &Use, room: Room<'_>) -> Result<(), CacheError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let e = state.entries.get(&input.id).ok_or(CacheError::Gone)?;
+        if input.touched().all(|(rect, _)| e.dir.on_devices(&rect)) {
+            return Ok(());
+        }
+        let inputs = std::slice::from_ref(input);
+        let replicas = self.place_all(state, device, inputs, room)?;
+        self.tidy(state, inputs, &replicas)?;
+        self.prepare(state, inputs, &replicas, &mut Vec::new(), &mut Vec::new())
+    }
+
     /// Makes room in the directory's sets for the bytes that a kernel is about to use, before any of its operands is
     /// acquired (R15). Of the bytes removed from the sets, stale ones are written back while their panels stay
     /// inaccessible, and no thread waits for that. Likewise, bytes that the device needs and that only devices without a

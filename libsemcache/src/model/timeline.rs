@@ -32,6 +32,8 @@ pub struct Tile {
     pub home: f64,
     /// The share of a link's rate that copies of it reach (see [`crate::base::work::RunShares`]).
     pub share: f64,
+    /// The device that it is uploaded to, if no device holds it, although others use it as well (see [`Load::share_uploads`]).
+    pub uploader: Option<usize>,
 }
 
 impl Tile {
@@ -245,6 +247,48 @@ pub fn schedule(load: &Load, devices: &[Device]) -> Option<Schedule> {
 }
 
 impl Load {
+    /// Chooses, for each tile that several devices read, the device that it is uploaded to; the others copy it from there. The
+    /// links from that device to all others must be faster than those from the host. Of such devices it is the one with the
+    /// fewest bytes to upload before that, so that the links from the host to all devices carry equal parts of the inputs. If
+    /// each device uploaded what it lacks when it lacks it, either the first device would upload all shared inputs, or each
+    /// device would upload all of them.
+    pub fn share_uploads(&mut self, devices: usize) {
+        // Without joins a device does not wait for bytes that are on their way to another one.
+        if devices < 2 || !self.links.joins() {
+            return;
+        }
+        let mut users = vec![0_u64; self.tiles.len()];
+        let mut written = vec![false; self.tiles.len()];
+        for (at, task) in self.tasks.iter().enumerate() {
+            for used in &self.uses[self.range(at)] {
+                users[used.tile as usize] |= 1 << task.device;
+                written[used.tile as usize] |= used.writes;
+            }
+        }
+        let mut sent = vec![0.0; devices];
+        let mut seen = vec![false; self.tiles.len()];
+        for at in 0..self.tasks.len() {
+            for i in self.range(at) {
+                let Use { tile, reads, .. } = self.uses[i];
+                let t = tile as usize;
+                if !reads || std::mem::replace(&mut seen[t], true) {
+                    continue;
+                }
+                let uses = |d: usize| users[t] >> d & 1 == 1;
+                let reaches_all = |u: usize| {
+                    let others = (0..devices).filter(|&d| d != u && uses(d));
+                    let mut links = others.map(|d| self.links.of(DeviceId::at(d), DeviceId::at(u)));
+                    links.all(|link| matches!(link, Link::Faster(_)))
+                };
+                let shared = users[t].count_ones() > 1 && !written[t];
+                let able = (0..devices).filter(|&u| shared && uses(u) && reaches_all(u));
+                let uploader = able.min_by(|&x, &y| f64::total_cmp(&sent[x], &sent[y]));
+                self.tiles[t].uploader = uploader;
+                sent[uploader.unwrap_or(self.tasks[at].device)] += self.tiles[t].bytes;
+            }
+        }
+    }
+
     /// The indices of a task's uses.
     fn range(&self, task: usize) -> std::ops::Range<usize> {
         let end = self.tasks.get(task + 1).map(|t| t.first_use);
@@ -379,8 +423,9 @@ impl Run<'_> {
     }
 
     /// Copies the newest bytes of a tile to a device, from where they arrive first: the host, or a device to which there is a
-    /// link. If the host has the bytes, only links that are faster than the host's are used, and copies that are on their way to
-    /// another device only if [`Links::joins`]. Bytes that only devices without a link have are written back first.
+    /// link. A tile with an uploader comes from the host only to that device. If the host has the bytes, only links that are faster
+    /// than the host's are used, and copies that are on their way to another device only if [`Links::joins`]. Bytes that only devices
+    /// without a link have are written back first.
     fn fetch(&mut self, device: usize, tile: u32) {
         let t = tile as usize;
         let Tile { bytes, home, .. } = self.load.tiles[t];
@@ -390,6 +435,17 @@ impl Run<'_> {
                 return;
             };
             self.write_back(holder, tile, bytes.max(home));
+        }
+        let uploader = self.load.tiles[t].uploader;
+        if let Some(uploader) = uploader.filter(|&u| u != device)
+            && self.holders(t).next().is_none()
+        {
+            // Where there are uploaders, memory holds all tiles.
+            let copy = &mut self.copies[uploader][t];
+            if !std::mem::replace(&mut copy.held, true) {
+                self.held[uploader].push(tile);
+            }
+            self.fetch(uploader, tile);
         }
         let (lanes, slot) = (self.lanes[device], self.copies[device][t].arrived);
         let start = lanes.uploads.max(slot).max(self.at_host[t]);
@@ -417,7 +473,7 @@ impl Run<'_> {
         let peers = self.holders(t).filter(|&p| usable(p)).map(from);
         let peer = peers.min_by(|x, y| x.0.total_cmp(&y.0).then(x.1.cmp(&y.1)));
         let arrived = match peer {
-            Some((arrived, _, p)) if arrived < host => {
+            Some((arrived, _, p)) if arrived < host || uploader.is_some() => {
                 self.schedule.bytes_peer += bytes;
                 let other = &mut self.copies[p][t];
                 other.done = other.done.max(arrived);

@@ -112,6 +112,7 @@ pub(super) fn load<K: Copy + Eq + Hash>(
                     bytes: 0.0,
                     home: 0.0,
                     share: rates.runs.of(run * problem.dtype.size()),
+                    uploader: None,
                 });
                 load.tiles.len() - 1
             });
@@ -182,6 +183,41 @@ pub fn schedule(problem: &Problem, plan: &Plan, on: &Devices, memory: usize) -> 
     timeline::schedule(&load, &on.with(&vec![slots; on.set.len()]))
 }
 
+/// A part of an operand: operand, first row and column, rows and columns.
+type PartPlace = (usize, usize, usize, usize, usize);
+
+fn part_place(p: &Part) -> PartPlace {
+    (p.operand, p.row, p.col, p.rows, p.cols)
+}
+
+/// The inputs that several devices of a call read, each with the device that it is uploaded to if no device holds it
+/// ([`Load::share_uploads`]).
+#[derive(Debug, Default)]
+pub struct Uploaders(FxHashMap<PartPlace, DeviceId>);
+
+impl Uploaders {
+    /// The inputs of a plan whose operands fit into the memory of its devices.
+    #[must_use]
+    pub fn new(problem: &Problem, plan: &Plan, on: &Devices) -> Uploaders {
+        if on.set.len() < 2 {
+            return Uploaders::default();
+        }
+        let (mut load, places) = load(problem, plan, on, &[], part_place);
+        load.share_uploads(on.set.len());
+        let tiles = load.tiles.iter().zip(places);
+        let shared = tiles.filter_map(|(tile, place)| Some((place, on.set.id(tile.uploader?))));
+        Uploaders(shared.collect())
+    }
+
+    /// The device that an input is uploaded to. Once only: the task that asks is the first one that uses the input.
+    pub(super) fn first(&mut self, part: &Part) -> Option<DeviceId> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.remove(&part_place(part))
+    }
+}
+
 /// The schedule of a plan on devices whose memory holds all operands. `moved`: how much of each operand has to be sent, and
 /// written back.
 #[must_use]
@@ -191,8 +227,8 @@ pub fn schedule_in_core(
     on: &Devices,
     moved: &[Fetch],
 ) -> Option<Schedule> {
-    let place = |p: &Part| (p.operand, p.row, p.col, p.rows, p.cols);
-    let (load, _) = load(problem, plan, on, moved, place);
+    let (mut load, _) = load(problem, plan, on, moved, part_place);
+    load.share_uploads(on.set.len());
     timeline::schedule(&load, &on.with(&vec![usize::MAX; on.set.len()]))
 }
 

@@ -10,5 +10,5 @@ mod room;
 pub mod run;
 pub mod streamed;
 
-pub use run::{Memory, Out, Stopped, make_room, operand, run, uses};
+pub use run::{Holds, Memory, Out, Stopped, make_room, operand, run, uses};
 pub use streamed::StreamedWriteBack;

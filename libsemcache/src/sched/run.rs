@@ -1,6 +1,7 @@
 //! Issuing a plan: one pass that queues every task, and behind it the streamed write-back of final pieces.
 
 use super::kernel::kernel;
+use super::memory::{Devices, Uploaders};
 use super::room::{self, Tiles};
 use super::streamed::StreamedWriteBack;
 use crate::base::ids::MAX_DEVICES;
@@ -87,11 +88,20 @@ fn use_of(
     }
 }
 
+/// What the memory of a call's devices holds.
+#[derive(Debug)]
+pub enum Holds {
+    /// All that the call uses. An input that several devices read is uploaded to one of them.
+    Whole(Uploaders),
+    /// Tiles, which leave the devices between the call's tasks.
+    Tiles(Tiles),
+}
+
 /// The memory that the tasks of a call find.
 #[derive(Debug)]
 pub struct Memory<'a> {
-    /// Which tiles leave the devices when, if the operands do not fit.
-    pub tiles: Option<&'a Tiles>,
+    /// What the memory of the devices holds.
+    pub holds: Holds,
     /// The pieces of host memory that are pinned before the first task that uses them.
     pub pinning: Pinning<'a>,
 }
@@ -106,7 +116,7 @@ pub fn run(
     problem: &Problem,
     plan: &Plan,
     operands: &[Use],
-    Memory { tiles, mut pinning }: Memory<'_>,
+    Memory { holds, mut pinning }: Memory<'_>,
     out: Out<'_>,
     streamed: &mut StreamedWriteBack,
 ) -> Result<Option<Ticket>, Stopped> {
@@ -114,17 +124,21 @@ pub fn run(
     let whole = Room::Whole {
         flat: footprints.fit(cache, device_bytes),
     };
+    let (tiles, mut uploaders) = match holds {
+        Holds::Whole(uploaders) => (None, uploaders),
+        Holds::Tiles(tiles) => (Some(tiles), Uploaders::default()),
+    };
     let mut last = None;
     for (at, task) in plan.tasks.iter().enumerate() {
         let mut uses: Vec<Use> = task
             .parts
             .iter()
             .map(|p| {
-                let strip = plan.strips.around(task.device, p);
-                let strip = problem.bytes(&strip, operands[p.operand].view.start);
+                let moved = plan.strips.around(task.device, p);
+                let strip = problem.bytes(&moved, operands[p.operand].view.start);
                 let written = p.access != Access::Read;
                 pinning.need(cache, p.operand, written, strip.span());
-                let footprint = match tiles {
+                let footprint = match &tiles {
                     None => footprints.of(task.device, p.operand),
                     Some(_) => Some(strip),
                 };
@@ -132,13 +146,24 @@ pub fn run(
                 if p.access == Access::Read && strip != tile.view {
                     tile.touched = vec![(strip, Access::Read)];
                 }
+                if let Some(uploader) = uploaders.first(&moved)
+                    && uploader != task.device
+                    && let Some(footprint) = footprints.of(uploader, p.operand)
+                {
+                    let input = Use {
+                        footprint,
+                        ..tile.clone()
+                    };
+                    // What cannot be sent there is copied by the task itself.
+                    let _ = cache.bring(uploader, &input, whole);
+                }
                 tile
             })
             .collect();
         if let Out::At(results) = out {
             uses.extend(results.get(at).cloned());
         }
-        let room = tiles.map_or(whole, |tiles| tiles.room(at));
+        let room = tiles.as_ref().map_or(whole, |tiles| tiles.room(at));
         let make = |at: &[Operand]| match out {
             Out::Cell(out) => Kernel {
                 out,
@@ -159,8 +184,8 @@ pub fn run(
     Ok(last)
 }
 
-/// Makes room on the devices for the tiles of a call of which not all that it uses fits into nine tenths of their memory;
-/// `None` if it fits. The rates of the call's devices predict which tiles leave when.
+/// Makes room on the devices for the tiles of a call, if not all that it uses fits into nine tenths of their memory. The rates of
+/// the call's devices predict which tiles leave when.
 ///
 /// # Errors
 /// A device is lost, or could not copy the newest bytes of a replica to the host.
@@ -170,11 +195,13 @@ pub fn make_room(
     plan: &Plan,
     operands: &[Use],
     on: (&DeviceSet, &Rates),
-) -> Result<Option<Tiles>, CacheError> {
+) -> Result<Holds, CacheError> {
     if Footprints::new(problem, plan, operands).fit(cache, tile_bytes) {
-        return Ok(None);
+        let (set, rates) = on;
+        let on = Devices::new(set, rates, cache.links());
+        return Ok(Holds::Whole(Uploaders::new(problem, plan, &on)));
     }
-    room::make_room(cache, problem, plan, operands, on).map(Some)
+    room::make_room(cache, problem, plan, operands, on).map(Holds::Tiles)
 }
 
 /// For each device and operand, the bytes that the device touches over the whole call.

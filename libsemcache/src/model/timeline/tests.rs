@@ -25,6 +25,7 @@ const ONE: Tile = Tile {
     bytes: 1.0,
     home: 0.0,
     share: 1.0,
+    uploader: None,
 };
 
 /// The same load, whose results are written back as soon as they are final.
@@ -373,4 +374,29 @@ fn tiles_apart_need_no_slot_and_stay() {
         assert_eq!(s.bytes_in, if valid { 0.0 } else { 1.0 });
         assert_eq!(dropped(&s), [(1, 1), (2, 2)]);
     }
+}
+
+/// Each device multiplies two tiles that both use by two tiles of its own.
+#[test]
+fn devices_share_the_uploads_of_what_both_use() {
+    let task = |device: usize, shared: u32, own: u32| (device, [(shared, READ), (own, READ)]);
+    let tasks = [task(0, 0, 2), task(1, 0, 3), task(0, 1, 4), task(1, 1, 5)];
+    let tasks: Vec<(usize, Uses<'_>)> = tasks.iter().map(|(d, uses)| (*d, &uses[..])).collect();
+    let mut l = load(&tasks);
+    l.tasks.iter_mut().for_each(|t| t.seconds = 0.01);
+    let seconds = |l: &Load| {
+        let s = schedule(l, &[device(usize::MAX); 2]).unwrap();
+        (s.bytes_in, s.bytes_peer, s.seconds)
+    };
+    // Links no faster than the host's: each device uploads all that it uses.
+    l.share_uploads(2);
+    assert!(l.tiles.iter().all(|t| t.uploader.is_none()));
+    let apart = seconds(&l);
+    l.links = Links::fast(2);
+    l.share_uploads(2);
+    let uploaders: Vec<_> = l.tiles.iter().map(|t| t.uploader).collect();
+    assert_eq!(uploaders[..3], [Some(0), Some(1), None]);
+    let (sent, between, together) = seconds(&l);
+    assert_eq!((sent, between), (6.0, 2.0));
+    assert!(together < apart.2, "{together} {apart:?}");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::config::Peers;
-use crate::base::counters::COUNTERS;
+use crate::base::counters::{self, COUNTERS};
 use crate::base::{Dtype, Form, Op, Routine, TileSize, Value};
 use crate::device::sim::{SimConfig, SimMachine};
 use crate::model::{HostRates, Rates};
@@ -81,11 +81,11 @@ impl Product {
         let rates = Rates::h200(HostRates::of_cores(4));
         let devices = DeviceSet::equal(self.cache.backend().devices().len());
         let (cache, problem, operands) = (&self.cache, &self.problem, &self.operands);
-        let tiles = make_room(cache, problem, plan, operands, (&devices, &rates)).expect("room");
-        assert!(tiles.is_some(), "the operands fit");
+        let holds = make_room(cache, problem, plan, operands, (&devices, &rates)).expect("room");
+        assert!(matches!(holds, Holds::Tiles(_)), "the operands fit");
         let mut streamed = StreamedWriteBack::new(plan, &[2], true);
         let memory = Memory {
-            tiles: tiles.as_ref(),
+            holds,
             pinning: Pinning::new(&[]),
         };
         let out = Out::Nowhere;
@@ -171,7 +171,7 @@ fn what_an_earlier_call_left_stays_if_that_is_worth_it() {
             &fits,
             &product.operands,
             Memory {
-                tiles: None,
+                holds: Holds::Whole(Uploaders::default()),
                 pinning: Pinning::new(&[]),
             },
             Out::Nowhere,
@@ -190,8 +190,8 @@ fn what_an_earlier_call_left_stays_if_that_is_worth_it() {
         let rates = Rates::h200(HostRates::of_cores(4));
         let on = (&DeviceSet::equal(1), &rates);
         let (cache, problem) = (&product.cache, &product.problem);
-        let tiles = make_room(cache, problem, &plan, &product.operands, on);
-        assert!(tiles.is_ok_and(|tiles| tiles.is_some()));
+        let holds = make_room(cache, problem, &plan, &product.operands, on);
+        assert!(matches!(holds, Ok(Holds::Tiles(_))));
         assert_eq!(held(&product) == whole.bytes(), stays, "{memory}");
         product.run(&plan);
         product.check();
@@ -229,7 +229,7 @@ fn strips_that_an_earlier_call_left_in_part() {
             &plan,
             &product.operands,
             Memory {
-                tiles: None,
+                holds: Holds::Whole(Uploaders::default()),
                 pinning: Pinning::new(&[]),
             },
             Out::Nowhere,
@@ -252,7 +252,7 @@ fn copies_in_flight_are_sources_only_if_the_settings_say_so() {
             let plan = lower(&product.problem, &Resources::new(2, 32, memory));
             let before = COUNTERS.bytes.p2p.get();
             let whole = Memory {
-                tiles: None,
+                holds: Holds::Whole(Uploaders::default()),
                 pinning: Pinning::new(&[]),
             };
             let done = run(
@@ -270,4 +270,47 @@ fn copies_in_flight_are_sources_only_if_the_settings_say_so() {
             product.check();
         }
     });
+}
+
+/// Devices with links that are faster than the host's: A, which all of them use, is uploaded once, a part of it to each.
+#[test]
+fn devices_share_the_uploads_of_what_all_of_them_use() {
+    // No other test uses these devices, whose counters belong to the process.
+    let ids = [17, 18, 19].map(DeviceId);
+    let product = Product::new((Op::None, Op::None), 0.0, 20, 1 << 20);
+    let devices = DeviceSet::of(ids.map(|id| (id, 1.0)));
+    let mut resources = Resources::new(3, 16, 1 << 20);
+    resources.devices = devices;
+    let plan = lower(&product.problem, &resources);
+    let rates = Rates::h200(HostRates::of_cores(4));
+    let (cache, problem) = (&product.cache, &product.problem);
+    let holds = make_room(cache, problem, &plan, &product.operands, (&devices, &rates));
+    let memory = Memory {
+        holds: holds.expect("room"),
+        pinning: Pinning::new(&[]),
+    };
+    let mut streamed = StreamedWriteBack::default();
+    let operands = &product.operands;
+    let done = run(
+        cache,
+        problem,
+        &plan,
+        operands,
+        memory,
+        Out::Nowhere,
+        &mut streamed,
+    );
+    assert!(done.is_ok(), "{done:?}");
+    let bytes = |i: usize| operands[i].view.bytes() as u64;
+    let sent = ids.map(|id| counters::devices::on(id).h2d.get());
+    assert_eq!(sent.iter().sum::<u64>(), bytes(0) + bytes(1), "{sent:?}");
+    // Each has a third of B, and about a third of A.
+    let third = (bytes(0) + bytes(1)) / 3;
+    let fair = |sent: &u64| (third * 3 / 4..third * 5 / 4).contains(sent);
+    assert!(sent.iter().all(fair), "{sent:?}");
+    for id in ids {
+        let held = cache.residency(operands[0].id, &operands[0].view);
+        assert_eq!(held.resident[id.index()] as u64, bytes(0));
+    }
+    product.check();
 }
