@@ -22,6 +22,7 @@ pub mod rates;
 pub mod rates_file;
 pub mod select;
 pub mod timeline;
+pub mod window;
 
 pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
 pub use observe::{DeviceQuantity, Observed, Quantity, Refined};

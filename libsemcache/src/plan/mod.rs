@@ -10,6 +10,7 @@
 //! most of the work (BLASX, section III-B).
 
 mod blocks;
+mod chains;
 mod footprint;
 mod gemm;
 mod level2;
@@ -34,6 +35,7 @@ mod executor;
 #[cfg(test)]
 mod tests;
 
+pub use chains::{Chain, chains};
 pub use footprint::Footprint;
 pub use lowered::Plan;
 pub use problem::{Access, Operand, Part, Problem, Task};
