@@ -14,6 +14,7 @@
 pub mod ab_probe;
 pub mod amortisation;
 pub mod decide;
+pub mod drift;
 pub mod exec;
 pub mod link;
 pub mod observe;

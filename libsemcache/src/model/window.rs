@@ -48,8 +48,19 @@ pub enum Next {
 
 /// The last completed tasks by which a device's pace is judged.
 const SAMPLES: usize = 3;
+/// A task counts as at most that many times faster than predicted: the ends of two tasks may be noticed at the same moment.
+const FASTEST: f64 = 16.0;
 /// Chains are dealt again if the last device would end by this share later than if the work was divided evenly.
 const DRIFT: f64 = 0.1;
+
+/// A queued task.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    /// Its predicted seconds.
+    seconds: f64,
+    /// When it was queued; `None` if its end may be noticed late.
+    at: Option<f64>,
+}
 
 /// One device.
 #[derive(Clone, Debug)]
@@ -61,12 +72,14 @@ struct Lane {
     waiting: VecDeque<Chain>,
     /// Seconds, at speed 1, of all tasks in `begun` and `waiting`.
     left_s: f64,
-    /// Queued tasks that are not known to be complete: predicted seconds, and when they were queued.
-    queued: VecDeque<(f64, f64)>,
+    /// Queued tasks that are not known to be complete.
+    queued: VecDeque<Queued>,
     /// When the last completed task was found complete.
     completed: f64,
-    /// Seconds of the last completed tasks, and how many were predicted.
+    /// Seconds that each of the last completed tasks took, and how many were predicted.
     samples: VecDeque<(f64, f64)>,
+    /// The same of all completed tasks.
+    all: (f64, f64),
 }
 
 impl Lane {
@@ -79,6 +92,7 @@ impl Lane {
             queued: VecDeque::new(),
             completed: 0.0,
             samples: VecDeque::new(),
+            all: (0.0, 0.0),
         }
     }
 
@@ -100,8 +114,13 @@ impl Lane {
 
     /// When its oldest queued task began to run.
     fn running_since(&self) -> Option<f64> {
-        let (_, queued) = self.queued.front()?;
+        let queued = self.queued.front()?.at?;
         Some(queued.max(self.completed))
+    }
+
+    /// Predicted seconds of all queued tasks.
+    fn queued_s(&self) -> f64 {
+        self.queued.iter().map(|q| q.seconds).sum()
     }
 
     /// Measured seconds for each predicted one; `None` before anything is known. The task that runs counts with the time that it
@@ -110,7 +129,9 @@ impl Lane {
         let sum = |(x, y): (f64, f64), s: &(f64, f64)| (x + s.0, y + s.1);
         let (took, predicted) = self.samples.iter().fold((0.0, 0.0), sum);
         let known = (predicted > 0.0).then(|| took / predicted);
-        let (Some(since), Some((seconds, _))) = (self.running_since(), self.queued.front()) else {
+        let (Some(since), Some(Queued { seconds, .. })) =
+            (self.running_since(), self.queued.front())
+        else {
             return known;
         };
         let running = (now - since) / seconds.max(f64::MIN_POSITIVE);
@@ -155,8 +176,7 @@ impl Window {
             if lane.idle() || lane.queued.len() >= self.depth {
                 continue;
             }
-            let queued: f64 = lane.queued.iter().map(|q| q.0).sum();
-            let until = queued * lane.pace(now).unwrap_or(usual);
+            let until = lane.queued_s() * lane.pace(now).unwrap_or(usual);
             if first.is_none_or(|(least, _)| until < least) {
                 first = Some((until, device));
             }
@@ -166,8 +186,9 @@ impl Window {
         }
         let full = self.lanes.iter().enumerate().filter(|(_, l)| !l.idle());
         let ends = full.filter_map(|(device, lane)| {
-            let (seconds, _) = lane.queued.front()?;
-            let end = lane.running_since()? + seconds * lane.pace(now).unwrap_or(usual);
+            let front = lane.queued.front()?;
+            let since = lane.running_since().unwrap_or(lane.completed);
+            let end = since + front.seconds * lane.pace(now).unwrap_or(usual);
             Some((end, device))
         });
         let soonest = ends.min_by(|x, y| x.0.total_cmp(&y.0));
@@ -185,7 +206,10 @@ impl Window {
             return Next::Done;
         };
         lane.left_s -= seconds;
-        lane.queued.push_back((seconds / lane.speed, now));
+        lane.queued.push_back(Queued {
+            seconds: seconds / lane.speed,
+            at: Some(now),
+        });
         Next::Task { device, task }
     }
 
@@ -193,15 +217,27 @@ impl Window {
     /// each has now, and its tasks.
     pub fn completed(&mut self, device: usize, now: f64) -> Vec<Chain> {
         let lane = &mut self.lanes[device];
-        if let Some((predicted, queued)) = lane.queued.pop_front() {
-            let took = now - queued.max(lane.completed);
-            lane.samples.push_back((took.max(0.0), predicted));
+        if let Some(Queued { seconds, at }) = lane.queued.pop_front() {
+            if let Some(queued) = at {
+                let took = now - queued.max(lane.completed);
+                let took = took.max(seconds / FASTEST);
+                lane.samples.push_back((took, seconds));
+                lane.all.0 += took;
+                lane.all.1 += seconds;
+            }
             if lane.samples.len() > SAMPLES {
                 lane.samples.pop_front();
             }
             lane.completed = now;
         }
         self.deal(now)
+    }
+
+    /// The caller is about to do something else: it will notice late that the tasks in flight are complete.
+    pub fn forget_time(&mut self) {
+        for queued in self.lanes.iter_mut().flat_map(|lane| &mut lane.queued) {
+            queued.at = None;
+        }
     }
 
     /// The pace of a device of which nothing is known: that of the others together.
@@ -222,9 +258,8 @@ impl Window {
             .collect();
         let mut ends: Vec<f64> = Vec::with_capacity(self.lanes.len());
         for (lane, slow) in self.lanes.iter().zip(&slowness) {
-            let queued: f64 = lane.queued.iter().map(|q| q.0).sum();
             let ran = lane.running_since().map_or(0.0, |since| now - since);
-            let running = (queued * lane.speed * slow - ran).max(0.0);
+            let running = (lane.queued_s() * lane.speed * slow - ran).max(0.0);
             ends.push(running + lane.left_s * slow);
         }
         // If the work could be divided at will, all devices would end at the same time.
@@ -240,7 +275,8 @@ impl Window {
         if latest <= even * (1.0 + DRIFT) {
             return dealt;
         }
-        loop {
+        let waiting = self.lanes.iter().map(|lane| lane.waiting.len()).sum();
+        for _ in 0..waiting {
             let givers = (0..ends.len()).filter(|&d| !self.lanes[d].waiting.is_empty());
             let Some(from) = givers.max_by(|&x, &y| ends[x].total_cmp(&ends[y])) else {
                 break;
@@ -254,10 +290,8 @@ impl Window {
                 break;
             };
             let ended = end(to);
-            if ended >= ends[from] {
-                break;
-            }
-            let Some(chain) = self.lanes[from].take_back() else {
+            let sooner = ended < ends[from];
+            let Some(chain) = sooner.then(|| self.lanes[from].take_back()).flatten() else {
                 break;
             };
             ends[from] -= work * slowness[from];
@@ -279,10 +313,16 @@ impl Window {
         self.moved
     }
 
-    /// By which share the devices' measured paces lie apart; zero if fewer than two are known.
+    /// By which share the devices' measured paces over the whole call lie apart; zero if fewer than two are known.
     #[must_use]
-    pub fn spread(&self, now: f64) -> f64 {
-        let paces = || self.lanes.iter().filter_map(|lane| lane.pace(now));
+    pub fn spread(&self) -> f64 {
+        let known = || {
+            self.lanes
+                .iter()
+                .map(|lane| lane.all)
+                .filter(|all| all.1 > 0.0)
+        };
+        let paces = || known().map(|(took, predicted)| took / predicted);
         let least = paces().fold(f64::INFINITY, f64::min);
         let most = paces().fold(0.0, f64::max);
         if most > least {

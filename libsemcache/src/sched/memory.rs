@@ -131,7 +131,8 @@ fn of_triangle(problem: &Problem, task: &Task, part: &Part) -> (usize, usize) {
     (elements(&mut read), elements(&mut pieces.iter()))
 }
 
-fn work(problem: &Problem, task: &Task) -> Work {
+/// The work of one task.
+pub(super) fn work(problem: &Problem, task: &Task) -> Work {
     let k = &task.kernel;
     Work {
         routine: k.routine,

@@ -1,35 +1,15 @@
 //! Issuing a plan: one pass that queues every task, and behind it the streamed write-back of final pieces.
 
-use super::kernel::kernel;
+use super::queue::{Footprints, Memory, Out, Queue};
 use super::room::{self, Tiles};
 use super::streamed::StreamedWriteBack;
-use crate::base::ids::MAX_DEVICES;
-use crate::base::{AllocId, DeviceId, DeviceSet, Rect};
-use crate::cache::pins::Pinning;
-use crate::cache::place::{device_bytes, tile_bytes};
-use crate::cache::room::Room;
+use crate::base::DeviceSet;
+use crate::cache::place::tile_bytes;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
-use crate::device::api::{Kernel, Operand, Ticket};
+use crate::device::api::Ticket;
 use crate::model::rates::Rates;
-use crate::plan::{Access, Footprint, Part, Plan, Problem, Task, touched};
-
-/// An operand of a call, in the allocation that begins at `base`; the operand's lowest byte is at `addr`.
-#[must_use]
-pub fn operand(problem: &Problem, i: usize, id: AllocId, base: usize, addr: usize) -> Use {
-    let whole = problem.whole(i);
-    let view = problem.bytes(&whole, addr - base);
-    Use {
-        id,
-        base,
-        view,
-        footprint: view,
-        access: whole.access,
-        touched: Vec::new(),
-        size: problem.dtype.size(),
-        step: problem.operands[i].step(),
-    }
-}
+use crate::plan::{Plan, Problem};
 
 /// A plan that could not be issued to its end: tasks before `at` are queued, the others are not.
 #[derive(Clone, Debug)]
@@ -38,62 +18,6 @@ pub struct Stopped {
     pub at: usize,
     /// Why that task was not queued.
     pub error: CacheError,
-}
-
-/// Where a reduction leaves its value.
-#[derive(Clone, Copy, Debug)]
-pub enum Out<'a> {
-    /// The call is no reduction.
-    Nowhere,
-    /// In host memory, copied there from the device: one value for each task.
-    At(&'a [Use]),
-    /// In a cell of page-locked memory that the device writes, at this device address.
-    Cell(u64),
-}
-
-/// How a task uses each operand, if it is the only task of its call.
-#[must_use]
-pub fn uses(problem: &Problem, task: &Task, operands: &[Use]) -> Vec<Use> {
-    task.parts
-        .iter()
-        .map(|p| use_of(problem, &task.kernel, operands, p, None))
-        .collect()
-}
-
-/// How a task uses a part of an operand. `footprint`: the bytes of the operand that the whole call touches on the
-/// device.
-fn use_of(
-    problem: &Problem,
-    kernel: &Kernel,
-    operands: &[Use],
-    p: &Part,
-    footprint: Option<Rect>,
-) -> Use {
-    let whole = &operands[p.operand];
-    let bytes = |p: &Part| problem.bytes(p, whole.view.start);
-    let touched = if problem.routine.triangle() == Some(p.operand) {
-        let touched = touched(problem, kernel, p);
-        touched.iter().map(|p| (bytes(p), p.access)).collect()
-    } else {
-        Vec::new()
-    };
-    let view = bytes(p);
-    Use {
-        view,
-        footprint: footprint.unwrap_or(view),
-        access: p.access,
-        touched,
-        ..*whole
-    }
-}
-
-/// The memory that the tasks of a call find.
-#[derive(Debug)]
-pub struct Memory<'a> {
-    /// Which tiles leave the devices when, if the operands do not fit.
-    pub tiles: Option<&'a Tiles>,
-    /// The pieces of host memory that are pinned before the first task that uses them.
-    pub pinning: Pinning<'a>,
 }
 
 /// Queues all tasks of `plan`, and behind them the streamed write-back of the pieces that `streamed` chooses. Returns the
@@ -106,53 +30,16 @@ pub fn run(
     problem: &Problem,
     plan: &Plan,
     operands: &[Use],
-    Memory { tiles, mut pinning }: Memory<'_>,
+    memory: Memory<'_>,
     out: Out<'_>,
     streamed: &mut StreamedWriteBack,
 ) -> Result<Option<Ticket>, Stopped> {
-    let footprints = Footprints::new(problem, plan, operands);
-    let whole = Room::Whole {
-        flat: footprints.fit(cache, device_bytes),
-    };
+    let mut queue = Queue::new(cache, problem, plan, operands, memory, out);
     let mut last = None;
-    for (at, task) in plan.tasks.iter().enumerate() {
-        let mut uses: Vec<Use> = task
-            .parts
-            .iter()
-            .map(|p| {
-                let strip = plan.strips.around(task.device, p);
-                let strip = problem.bytes(&strip, operands[p.operand].view.start);
-                pinning.need(cache, p.operand, strip.span());
-                let footprint = match tiles {
-                    None => footprints.of(task.device, p.operand),
-                    Some(_) => Some(strip),
-                };
-                let mut tile = use_of(problem, &task.kernel, operands, p, footprint);
-                if p.access == Access::Read && strip != tile.view {
-                    tile.touched = vec![(strip, Access::Read)];
-                }
-                tile
-            })
-            .collect();
-        if let Out::At(results) = out {
-            uses.extend(results.get(at).cloned());
-        }
-        let room = tiles.map_or(whole, |tiles| tiles.room(at));
-        let make = |at: &[Operand]| match out {
-            Out::Cell(out) => Kernel {
-                out,
-                ..kernel(task, at)
-            },
-            _ => kernel(task, at),
-        };
-        match cache.queue(task.device, &uses, room, &make) {
+    for at in 0..plan.tasks.len() {
+        match queue.task(plan, at, streamed) {
             Ok(ticket) => last = Some(ticket),
             Err(error) => return Err(Stopped { at, error }),
-        }
-        for (operand, rect) in streamed.queued(at, problem, plan, operands) {
-            if cache.send_piece(operands[operand].id, &rect) {
-                streamed.note(operand, rect);
-            }
         }
     }
     Ok(last)
@@ -174,39 +61,6 @@ pub fn make_room(
         return Ok(None);
     }
     room::make_room(cache, problem, plan, operands, on).map(Some)
-}
-
-/// For each device and operand, the bytes that the device touches over the whole call.
-struct Footprints(Vec<(DeviceId, usize, Rect)>);
-
-impl Footprints {
-    fn new(problem: &Problem, plan: &Plan, operands: &[Use]) -> Self {
-        let of = |Footprint { device, part }: &Footprint| {
-            let bytes = problem.bytes(part, operands[part.operand].view.start);
-            (*device, part.operand, bytes)
-        };
-        Self(plan.footprints.iter().map(of).collect())
-    }
-
-    fn of(&self, device: DeviceId, operand: usize) -> Option<Rect> {
-        self.0
-            .iter()
-            .find(|(d, o, _)| *d == device && *o == operand)
-            .map(|(_, _, r)| *r)
-    }
-
-    /// Whether the footprints on each device take at most nine tenths of its memory, each as many bytes as `bytes` says.
-    fn fit(&self, cache: &Cache, bytes: fn(&Rect) -> usize) -> bool {
-        let mut taken = [0_usize; MAX_DEVICES];
-        for (device, _, rect) in &self.0 {
-            let taken = &mut taken[device.index()];
-            *taken = taken.saturating_add(bytes(rect));
-        }
-        let devices = cache.backend().devices().iter();
-        devices
-            .zip(taken)
-            .all(|(caps, taken)| taken <= caps.memory / 10 * 9)
-    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ struct Machine<'a> {
 }
 
 /// Time steps of the integration.
-const STEP: f64 = 1e-3;
+const STEP: f64 = 1e-2;
 
 impl Machine<'_> {
     /// When the oldest task of a device is complete.
@@ -56,6 +56,7 @@ struct Played {
     /// For each device, its tasks in order.
     ran: Vec<Vec<usize>>,
     moved: u64,
+    spread: f64,
 }
 
 /// Plays a call.
@@ -94,11 +95,13 @@ fn play(
         }
     }
     assert!(window.rest().is_empty());
+    let spread = window.spread();
     while machine.step().is_some() {}
     Played {
         seconds: machine.now,
         ran,
         moved: window.moved(),
+        spread,
     }
 }
 
@@ -172,6 +175,7 @@ fn devices_of_other_speeds_than_planned_are_found_out() {
             "{actual:?}: {} of {best}",
             played.seconds
         );
+        assert!(played.spread > 2.0, "{actual:?}: {}", played.spread);
     }
 }
 
@@ -188,6 +192,7 @@ fn devices_that_keep_their_pace_compute_what_is_planned() {
             let played = play(&chains, &speeds, 3, &rate);
             let planned = play(&chains, &speeds, usize::MAX, &rate);
             assert!(played.moved <= 10, "{speeds:?}: {}", played.moved);
+            assert!(played.spread < 0.05, "{speeds:?}: {}", played.spread);
             assert!(played.seconds <= 1.02 * planned.seconds);
         }
     }
