@@ -14,6 +14,8 @@ pub const PANELS: &[&str] = &["4KiB", "8KiB", "2MiB"];
 pub const OWNS: &[&str] = &["4KiB", "4KiB", "4KiB", "1MiB"];
 /// Tiles: one task for a call, or many.
 pub const TILES: &[&str] = &["auto", "auto", "32"];
+/// Tasks of a call that are queued ahead of each device: all, or few, so that signals come between two of them.
+pub const WINDOWS: &[&str] = &["auto", "1", "3"];
 /// Faults of simulated devices.
 pub const MODES: &[&str] = &["", "late", "poison"];
 
@@ -41,6 +43,7 @@ impl Setting {
             ("SEMCACHE_PANEL", rng.of(PANELS).into()),
             ("SEMCACHE_OWN", rng.of(OWNS).into()),
             ("SEMCACHE_TILE", rng.of(TILES).into()),
+            ("SEMCACHE_WINDOW", rng.of(WINDOWS).into()),
             ("SEMCACHE_GATE", gates[rng.below(gates.len())].clone()),
         ];
         // The defaults now and then.
