@@ -32,8 +32,8 @@ OPS = {
 }
 ASSERTION = re.compile(r"([A-Za-z][\w.]*?)\s*(>=|<=|==|>|<)\s*(-?[\d.eE+]+)")
 KEY = re.compile(r"(offloaded|host|faults|moved|per_call|reports|fallbacks|"
-                 r"(calls|bytes|faults|cache|gate|sampled|degraded)\.[\w.]+)")
-EVERY = ["bytes", "faults", "cache", "gate"]
+                 r"(calls|bytes|faults|cache|window|gate|sampled|degraded)\.[\w.]+)")
+EVERY = ["bytes", "faults", "cache", "window", "gate"]
 NOT_SUMS = {"p50_us", "p99_us"}
 
 

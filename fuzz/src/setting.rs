@@ -18,6 +18,8 @@ pub const TILES: &[&str] = &["auto", "auto", "32"];
 pub const PINS: &[&str] = &["auto", "again", "off"];
 /// Which part of a call the host computes beside devices.
 pub const SHARES: &[&str] = &["auto", "auto", "off", "20%", "60%"];
+/// Tasks of a call that are queued ahead of each device: all, or few, so that signals come between two of them.
+pub const WINDOWS: &[&str] = &["auto", "1", "3"];
 /// Faults of simulated devices.
 pub const MODES: &[&str] = &["", "late", "poison"];
 
@@ -46,6 +48,7 @@ impl Setting {
             ("SEMCACHE_OWN", rng.of(OWNS).into()),
             ("SEMCACHE_TILE", rng.of(TILES).into()),
             ("SEMCACHE_PIN", rng.of(PINS).into()),
+            ("SEMCACHE_WINDOW", rng.of(WINDOWS).into()),
             ("SEMCACHE_GATE", gates[rng.below(gates.len())].clone()),
             ("SEMCACHE_HOST_SHARE", rng.of(SHARES).into()),
         ];

@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled interrupted deferred handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment spread checked spawning guards vanishing sandbox pointers numbers neighbours factorise fronts unpaid)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted deferred handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment spread checked spawning guards vanishing sandbox pointers numbers neighbours factorise fronts unpaid window)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -118,6 +118,21 @@ HARD=("${hard[@]}")
 # Two runs on two devices, of three rounds each: between these A is copied (128 KiB), and of the copies to other places in a vector
 # what changes its device. To gather one matrix on a device would take 16 MiB.
 same spread offloaded cache.closes "bytes.p2p<=3e6" calls.daxpy.offloaded calls.ddot.offloaded calls.dswap.host==0 -- ./spread
+# Between two tasks of a call: handlers that jump out of it, compute, fork or end the process, and other threads. The reference BLAS
+# can be left by a jump.
+usual=("${settings[@]}") more=(SEMCACHE_TILE=32 SEMCACHE_WINDOW=2)
+settings=("$(machine 1) - auto" "$(machine 2) - auto" "$(machine 3) - auto")
+if simulated; then settings=("sim:1 seed=1 auto" "sim:2 late,seed=2 auto" "sim:3 poison,seed=3 auto" "sim:2 seed=4 wp-async"); fi
+LD_LIBRARY_PATH=$reference expected=0 same window_jumps window.calls window.pauses window.left cache.closes faults -- ./window jumps "$jumps"
+for what in computes forks; do
+    LD_LIBRARY_PATH=$reference expected=0 same "window_$what" window.calls window.pauses cache.closes faults -- ./window "$what"
+done
+LD_LIBRARY_PATH=$reference expected=0 same window_frees window.calls cache.closes faults -- ./window frees
+says='asynchronous I/O .* results are written back at once' LD_LIBRARY_PATH=$reference same window_through window.calls degraded.async_io -- ./window through
+LD_LIBRARY_PATH=$reference expected=7 same window_exit window.calls cache.closes faults -- ./window exit
+LD_LIBRARY_PATH=$reference expected=8 same window_quits -- ./window quits
+LD_LIBRARY_PATH=$reference expected=9 same window_thread window.calls cache.closes faults -- ./window thread
+settings=("${usual[@]}") more=()
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # Data of the program on the same pages as results; also with panels of the default size.
 for what in static heap sleepers columns; do expected=0 same "neighbours_$what" offloaded cache.closes faults -- ./neighbours $what; done

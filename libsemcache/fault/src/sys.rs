@@ -75,6 +75,22 @@ pub(crate) fn sigprocmask(how: c_int, set: KernelSet) -> Result<KernelSet, Errno
     Ok(old)
 }
 
+/// The signals that are pending for the calling thread, or for the process.
+pub(crate) fn pending() -> KernelSet {
+    let mut set: KernelSet = 0;
+    // SAFETY: writes eight bytes, a local variable.
+    let asked = unsafe {
+        syscall4(
+            libc::SYS_rt_sigpending,
+            &raw mut set as usize,
+            SIGSETSIZE,
+            0,
+            0,
+        )
+    };
+    if asked.is_ok() { set } else { 0 }
+}
+
 /// Closes a descriptor number, if it is open. rustix's `close` takes a number that is not open for a bug; but the
 /// program may close any number.
 ///

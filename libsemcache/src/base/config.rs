@@ -9,6 +9,7 @@ mod values;
 
 pub use settings::{
     CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, Sim, SimMachine,
+    Window,
 };
 use values::Bad;
 
@@ -53,6 +54,9 @@ variables! {
         "Routines that always run on the host, by plain name (dgemm).";
     TILE = "SEMCACHE_TILE", "auto, N", "auto",
         "Tile size in elements.";
+    WINDOW = "SEMCACHE_WINDOW", "auto, off, N", "auto",
+        "How many tasks of a call are queued ahead of each device, so that the rest can go to another device if one is \
+         slower than predicted: all (off), or N. auto: three, where devices are unequal or differ from what is predicted.";
     GATE = "SEMCACHE_GATE", "auto, mprotect, wp-async, eager", "auto",
         "How accesses of the CPU are detected: by page protection (mprotect), also by write tracking of the kernel \
          (wp-async), or not at all (eager): each call writes its results back and uploads its inputs anew, or compares \
@@ -136,6 +140,8 @@ pub struct Config {
     pub disable: Vec<String>,
     /// `SEMCACHE_TILE` in elements; `None`: chosen per call.
     pub tile: Option<usize>,
+    /// `SEMCACHE_WINDOW`
+    pub window: Window,
     /// `SEMCACHE_GATE`
     pub gate: Gate,
     /// `SEMCACHE_PANEL` in bytes, a multiple of the page.
@@ -179,6 +185,7 @@ impl Default for Config {
             offload: Offload::Auto,
             disable: Vec::new(),
             tile: None,
+            window: Window::Auto,
             gate: Gate::Auto,
             panel: DEFAULT_PANEL,
             own: DEFAULT_OWN,
@@ -216,6 +223,7 @@ impl Config {
             offload: reader.read(OFFLOAD, d.offload, values::offload),
             disable: reader.read(DISABLE, d.disable, |v| Ok(values::routines(v))),
             tile: reader.read(TILE, d.tile, values::tile),
+            window: reader.read(WINDOW, d.window, values::window),
             gate: reader.read(GATE, d.gate, values::gate),
             panel: reader.read(PANEL, d.panel, values::positive_size),
             own: reader.read(OWN, d.own, values::size),
@@ -538,6 +546,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 20);
+        assert_eq!(VARIABLES.len(), 21);
     }
 }

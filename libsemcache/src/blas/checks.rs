@@ -61,10 +61,10 @@ impl<'a> Group<'a> {
 
 /// A call of a group that has something to compute.
 #[derive(Clone, Debug)]
-pub(super) struct Item<'a> {
+pub(super) struct Item {
     /// The index of the call in its group.
     pub(super) at: usize,
-    pub(super) call: &'a Call,
+    pub(super) call: Call,
     pub(super) problem: Box<Problem>,
     /// The bytes of each operand, as a rectangle whose offsets are addresses.
     pub(super) places: Vec<Rect>,
@@ -77,7 +77,7 @@ pub(super) struct Item<'a> {
     pub(super) divided: bool,
 }
 
-impl Item<'_> {
+impl Item {
     /// The access to each operand, and its bytes.
     fn operands(&self) -> impl Iterator<Item = (Access, &Rect)> {
         let of = |(i, place)| (self.problem.access(i), place);
@@ -87,15 +87,15 @@ impl Item<'_> {
 
 /// The calls of a group, after their arguments were checked.
 #[derive(Clone, Debug)]
-pub struct Checks<'a> {
-    pub(super) items: Vec<Item<'a>>,
+pub struct Checks {
+    pub(super) items: Vec<Item>,
 }
 
 /// Applies the argument rules to all calls of a group.
 ///
 /// # Errors
 /// The reason why the host BLAS must run the group.
-pub fn check<'a>(group: &Group<'a>) -> Result<Checks<'a>, WhyHost> {
+pub fn check(group: &Group<'_>) -> Result<Checks, WhyHost> {
     if group.doubtful {
         return Err(WhyHost::BadArgument);
     }
@@ -104,7 +104,7 @@ pub fn check<'a>(group: &Group<'a>) -> Result<Checks<'a>, WhyHost> {
         match args::check(call) {
             Checked::Run(problem, places) => items.push(Item {
                 at,
-                call,
+                call: *call,
                 problem,
                 places,
                 blocks: Vec::new(),
@@ -122,7 +122,7 @@ pub fn check<'a>(group: &Group<'a>) -> Result<Checks<'a>, WhyHost> {
     Ok(Checks { items })
 }
 
-impl Checks<'_> {
+impl Checks {
     /// The addresses of the first and the last byte of each operand.
     pub fn ends(&self) -> impl Iterator<Item = usize> {
         let places = self.items.iter().flat_map(|i| &i.places);

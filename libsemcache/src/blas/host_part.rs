@@ -31,7 +31,7 @@ pub(super) fn choose(
     cache: &Cache,
     policy: &Policy,
     asked: &Asked<'_>,
-    item: &Item<'_>,
+    item: &Item,
     (devices, tile): (&DeviceSet, TileSize),
     has_routine: bool,
 ) -> Option<Chosen> {
@@ -84,10 +84,7 @@ pub(super) fn choose(
 }
 
 /// What the host writes, in blocks that the cache knows.
-fn written<'a>(
-    item: &'a Item<'_>,
-    part: &'a HostPart,
-) -> impl Iterator<Item = (AllocId, Rect)> + 'a {
+fn written<'a>(item: &'a Item, part: &'a HostPart) -> impl Iterator<Item = (AllocId, Rect)> + 'a {
     let parts = part.tasks.iter().flat_map(|task| &task.parts);
     let written = parts.filter(|p| p.access != Access::Read);
     written.filter_map(|p| {
@@ -102,12 +99,12 @@ fn written<'a>(
 ///
 /// # Errors
 /// Bytes of these panels are lost, or a copy failed for good.
-pub(super) fn open(cache: &Cache, item: &Item<'_>, part: &HostPart) -> Result<(), CacheError> {
+pub(super) fn open(cache: &Cache, item: &Item, part: &HostPart) -> Result<(), CacheError> {
     written(item, part).try_for_each(|(id, rect)| cache.open(id, &rect, true))
 }
 
 /// The devices' part of a call.
-pub(super) fn of_devices<'a>(item: &Item<'a>, part: &HostPart) -> Item<'a> {
+pub(super) fn of_devices(item: &Item, part: &HostPart) -> Item {
     let place = |(operand, &(row, col)): (usize, &(usize, usize))| {
         let shape = &part.devices.operands[operand];
         let part = Part {
@@ -130,6 +127,6 @@ pub(super) fn of_devices<'a>(item: &Item<'a>, part: &HostPart) -> Item<'a> {
 }
 
 /// The host's part, to be computed.
-pub(super) fn of_host(item: &Item<'_>, part: &HostPart) -> Rest {
+pub(super) fn of_host(item: &Item, part: &HostPart) -> Rest {
     Rest::of_host(&item.problem, &item.places, &part.tasks)
 }

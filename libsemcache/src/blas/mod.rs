@@ -1,6 +1,6 @@
 //! BLAS calls as the runtime sees them: decoded calls come in, outcomes go out. [`args`] applies the reference BLAS's
 //! argument rules to one call, [`checks`] to all products of a batch, [`alias`] finds outputs that share bytes with
-//! another operand, `offload` decides between host and devices by a [`policy`], [`run`] executes a call on devices,
+//! another operand, `offload` decides between host and devices by a [`policy`], [`run`] executes a call on devices, [`window`] one whose tasks are not all queued at once,
 //! [`finish`] completes a call on the host after a device refused a task or was lost, [`replay`] replays calls whose
 //! operands have not changed since the last call, [`deliver`] stores results that no copy could write, and [`local`]
 //! computes where there is neither a device nor a host BLAS.
@@ -16,6 +16,7 @@ pub mod deliver;
 pub mod finish;
 pub mod host_decisions;
 mod host_part;
+mod issue;
 pub mod local;
 pub mod names;
 mod offload;
@@ -28,6 +29,7 @@ mod spread;
 mod tiling;
 mod tilings;
 mod value;
+pub mod window;
 
 pub use args::{Checked, check};
 pub use call::{Call, Outcome, Pointer};

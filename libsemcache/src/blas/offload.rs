@@ -80,7 +80,7 @@ impl Gathered {
         cache: &Cache,
         policy: &Policy,
         key: u64,
-        items: &mut [Item<'_>],
+        items: &mut [Item],
     ) -> Result<Gathered, WhyHost> {
         let mut all = Gathered::default();
         // A matrix that is an input of several products counts once.
@@ -107,7 +107,7 @@ impl Gathered {
         &mut self,
         cache: &Cache,
         policy: &Policy,
-        item: &Item<'_>,
+        item: &Item,
         i: usize,
         residency: &Residency,
     ) {
@@ -160,7 +160,7 @@ impl Gathered {
 
     /// The devices that hold parts of the vectors of a call of level 1, if copying the parts to one device would take longer
     /// than a kernel on each of these devices, and what each lacks is little.
-    fn owners(&self, cache: &Cache, item: &Item<'_>, rates: &DeviceRates) -> Vec<Owned> {
+    fn owners(&self, cache: &Cache, item: &Item, rates: &DeviceRates) -> Vec<Owned> {
         let p = &item.problem;
         // Of a vector that is only overwritten no byte is copied.
         let read = || (0..p.operands.len()).filter(|&i| p.fetches(i));
@@ -264,7 +264,7 @@ pub(super) fn decide(
     cache: &Cache,
     policy: &Policy,
     key: u64,
-    items: &mut [Item<'_>],
+    items: &mut [Item],
     has_routine: bool,
 ) -> Result<Spread, WhyHost> {
     let usable = cache.backend().usable();
@@ -431,7 +431,7 @@ fn note_host(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize) {
 }
 
 /// The work of all calls as that of one product: as many rows and as deep as the largest, and wide enough for the sum.
-fn sum_of_work(items: &[Item<'_>]) -> Work {
+fn sum_of_work(items: &[Item]) -> Work {
     if let [item] = items {
         return item.problem.work();
     }

@@ -13,7 +13,7 @@ use crate::plan::{Access, Problem};
 use crate::sched;
 
 /// The operands of a call, as registered with the cache.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Operands {
     /// The operands in the order of the kernel.
     pub placed: Vec<Use>,
@@ -79,7 +79,7 @@ impl Operands {
     ///
     /// # Errors
     /// Another thread has meanwhile freed, unmapped or remapped a block, or a part of it.
-    pub(super) fn register(cache: &Cache, item: &Item<'_>, by_task: bool) -> Result<Self, WhyHost> {
+    pub(super) fn register(cache: &Cache, item: &Item, by_task: bool) -> Result<Self, WhyHost> {
         let Item {
             problem,
             places,

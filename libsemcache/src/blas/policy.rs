@@ -8,13 +8,14 @@ use std::time::Instant;
 use super::call::Call;
 use super::host_decisions::{self, HostDecisions};
 use super::tilings::Tilings;
-use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine};
-use crate::base::counters::COUNTERS;
+use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine, Window};
+use crate::base::counters::{COUNTERS, devices};
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work};
 use crate::device::api::{Backend, Caps};
 use crate::model::ab_probe::AbProbes;
 use crate::model::amortisation::Amortisation;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
+use crate::model::drift::Drift;
 use crate::model::observe::{Observed, Quantity, Refined};
 use crate::model::ports::Ports;
 use crate::model::rates::{HostRates, Kinds, Rates, Total, Vectors};
@@ -23,12 +24,17 @@ use crate::plan::{Access, Problem};
 use crate::process::signals_blocked::{SignalsBlocked, if_handlers};
 use crate::topology;
 
+/// Tasks of each device in flight: one that runs, one whose operands arrive meanwhile, and one more, so that a device is busy while
+/// the thread looks at the others.
+const AHEAD: usize = 3;
+
 /// What the decision between host and devices depends on, besides the call.
 #[derive(Debug)]
 pub struct Policy {
     pub(super) mode: Mode,
     pub(super) tile: Option<usize>,
     pub(super) host_share: HostShare,
+    pub(super) window: Window,
     /// Bytes of memory of each device.
     pub(super) memory: Vec<usize>,
     /// How the devices read each other's memory.
@@ -48,6 +54,7 @@ pub(super) struct Learned {
     pub(super) rates: Refined,
     pub(super) amortisation: Amortisation,
     pub(super) ab_probes: AbProbes,
+    drift: Drift,
 }
 
 impl Policy {
@@ -71,6 +78,7 @@ impl Policy {
             mode,
             tile: config.tile,
             host_share: config.host_share,
+            window: config.window,
             memory: devices.iter().map(|c| c.memory).collect(),
             links: Links::new(devices.iter().map(|c| c.links.clone()))
                 .used(config.peers, config.joins),
@@ -79,6 +87,7 @@ impl Policy {
                 rates: Refined::new(rates(config, devices, host, given)),
                 amortisation: Amortisation::default(),
                 ab_probes: AbProbes::default(),
+                drift: Drift::default(),
             }),
             tilings: Mutex::default(),
             host_decisions: HostDecisions::default(),
@@ -127,6 +136,25 @@ impl Policy {
             let mark = COUNTERS.cache.replayed.get();
             self.learned().ab_probes.remark(key, mark);
         }
+    }
+
+    /// How many tasks a call of level 3 on these devices queues ahead of each, if it does not queue all of them at once. Unless the
+    /// user sets that, calls do so on several devices of different speeds, or that do not keep the pace by which work is divided
+    /// among them.
+    pub(super) fn ahead(&self, devices: &DeviceSet) -> Option<usize> {
+        let drifts = || self.real && self.learned().drift.is_seen(devices, &sampled);
+        match self.window {
+            Window::Off => None,
+            Window::Tasks(ahead) => Some(ahead),
+            Window::Auto => {
+                (devices.len() > 1 && (!devices.is_equal() || drifts())).then_some(AHEAD)
+            }
+        }
+    }
+
+    /// Notes by which share the paces of devices lay apart, each compared with what was predicted.
+    pub(super) fn drifted(&self, share: f64) {
+        self.learned().drift.found(share);
     }
 
     pub(super) fn now(&self) -> f64 {
@@ -215,6 +243,12 @@ impl Policy {
             }));
         }
     }
+}
+
+/// The work and the nanoseconds of the kernels of a device that were timed.
+fn sampled(device: DeviceId) -> (u64, u64) {
+    let device = devices::on(device);
+    (device.sampled_work.get(), device.sampled_ns.get())
 }
 
 /// A call that runs on the host, and when it began.

@@ -208,13 +208,7 @@ impl Known<'_> {
 
 /// Ends a call that ran on devices. If the same call could be launched again without any change of state, its note is
 /// stored, but not at the first time: most calls are never repeated.
-pub(super) fn conclude(
-    cache: &Cache,
-    item: &Item<'_>,
-    plan: &Plan,
-    placed: &[Use],
-    made: Made<'_>,
-) {
+pub(super) fn conclude(cache: &Cache, item: &Item, plan: &Plan, placed: &[Use], made: Made<'_>) {
     let Item { call, problem, .. } = item;
     let hash = hash(call);
     let repeats = || {

@@ -22,6 +22,9 @@ const MOST_S: f64 = 2.5e-3;
 const PLAN_S: (f64, f64) = (0.15e-6, 0.3e-6);
 /// Seconds that planning may take in any case, and the share of the call that it may take.
 const PLANNING: (f64, f64) = (100e-6, 0.01);
+/// Tiles of the output for each device, at least, of a call that is issued in a window: one is the least that goes to another
+/// device.
+const CHAINS: usize = 8;
 /// A call of which no dimension is longer is one task.
 const LEAST: usize = 512;
 
@@ -96,6 +99,13 @@ impl<'a> Planned<'a> {
                 let mut all: Vec<_> = tiles(m.max(n).max(k)).map(TileSize::square).collect();
                 all.extend(plan::strips_in_core(self.problem));
                 all.sort_by_key(|tile| tile.products(m, n, k));
+                if self.policy.ahead(devices).is_some() {
+                    let least = CHAINS * devices.len();
+                    let enough = |tile: &TileSize| tile.products(m, n, 1) >= least;
+                    if all.iter().any(enough) {
+                        all.retain(enough);
+                    }
+                }
                 all
             }
         };
@@ -188,6 +198,7 @@ fn plain(
     resources.devices = *devices;
     resources.tile = tile;
     resources.fixed = policy.tile.is_some();
+    resources.apart = policy.ahead(devices).is_some();
     resources.pace = Pace {
         products_per_s: gemm.peak_flops / 2.0 / problem.dtype.flop_factor(),
         half_size: gemm.half_size,

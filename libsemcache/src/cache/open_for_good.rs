@@ -48,7 +48,8 @@ impl Cache {
     }
 
     /// Whether pages of blocks may be protected.
-    pub(super) fn traps(&self) -> bool {
+    #[must_use]
+    pub fn traps(&self) -> bool {
         self.gate.traps() && !self.write_through.load(Ordering::SeqCst)
     }
 

@@ -22,6 +22,8 @@ pub(super) use copies::{Part, cut, cut_at};
 pub use copies::{Region, Shape};
 pub use error::DeviceError;
 
+use core::time::Duration;
+
 pub use crate::base::kernel::{Kernel, Operand};
 use crate::base::{DeviceId, Link};
 
@@ -230,4 +232,14 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// # Errors
     /// Lost: the operation will never complete; its effects are undefined.
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError>;
+
+    /// Blocks until the operation is complete, or for about this long, and returns whether it is complete. A machine whose
+    /// operations are executed by the waiting thread returns only when it is.
+    ///
+    /// # Errors
+    /// As [`Backend::wait`].
+    fn wait_at_most(&self, ticket: Ticket, limit: Duration) -> Result<bool, DeviceError> {
+        let _ = limit;
+        self.wait(ticket).map(|()| true)
+    }
 }

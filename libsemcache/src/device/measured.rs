@@ -5,7 +5,8 @@
 
 use std::sync::OnceLock;
 
-use crate::base::counters::COUNTERS;
+use crate::base::DeviceId;
+use crate::base::counters::{COUNTERS, devices};
 use crate::trace::{self, Event, OpId};
 
 /// One operation of a stream in this number is a sample.
@@ -20,8 +21,8 @@ pub(super) enum Kind {
     Download(usize),
     /// Copies this number of bytes from another device.
     Peer(usize),
-    /// Computes.
-    Kernel,
+    /// Computes this much ([`crate::base::kernel::Kernel::work`]).
+    Kernel(usize),
     /// Moves or fills bytes within the device; in no counter.
     Within,
 }
@@ -48,7 +49,7 @@ impl Reason {
     /// Counts and records the times of an operation that is complete, in nanoseconds of the host's monotonic clock.
     pub(super) fn fulfil(self, op: OpId, kind: Kind, span: (u64, u64)) {
         if self.sample {
-            count(kind, span.1 - span.0);
+            count(DeviceId(op.device()), kind, span.1 - span.0);
         }
         if self.traced {
             trace::record(Event::Ran { op, span });
@@ -71,13 +72,17 @@ fn is_sample(nth: u64) -> bool {
     position == (ONE_IN - 1).wrapping_add(block.wrapping_mul(STEP)) % ONE_IN
 }
 
-fn count(kind: Kind, ns: u64) {
+fn count(device: DeviceId, kind: Kind, ns: u64) {
     let sampled = &COUNTERS.sampled;
+    if let Kind::Kernel(work) = kind {
+        devices::on(device).sampled_work.add(work as u64);
+        devices::on(device).sampled_ns.add(ns);
+    }
     let (amount, of, time) = match kind {
         Kind::Upload(bytes) => (bytes, &sampled.h2d_bytes, &sampled.h2d_ns),
         Kind::Download(bytes) => (bytes, &sampled.d2h_bytes, &sampled.d2h_ns),
         Kind::Peer(bytes) => (bytes, &sampled.p2p_bytes, &sampled.p2p_ns),
-        Kind::Kernel => (1, &sampled.kernels, &sampled.kernel_ns),
+        Kind::Kernel(_) => (1, &sampled.kernels, &sampled.kernel_ns),
         Kind::Within => return,
     };
     of.add(amount as u64);

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "hands the raw device contract on")]
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
 
 use super::api::{Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket};
 use crate::base::DeviceId;
@@ -196,16 +197,25 @@ impl Backend for Traced {
     }
 
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
-        let begun = now();
-        let waited = self.inner.wait(ticket);
-        let ended = now();
-        if ended - begun >= SHORT_NS {
-            record(Event::Wait {
-                span: (begun, ended),
-                op: id(ticket),
-                cause: cause(),
-            });
-        }
-        waited
+        waited(ticket, || self.inner.wait(ticket))
     }
+
+    fn wait_at_most(&self, ticket: Ticket, limit: Duration) -> Result<bool, DeviceError> {
+        waited(ticket, || self.inner.wait_at_most(ticket, limit))
+    }
+}
+
+/// Records a wait that is not short.
+fn waited<T>(ticket: Ticket, wait: impl FnOnce() -> T) -> T {
+    let begun = now();
+    let waited = wait();
+    let ended = now();
+    if ended - begun >= SHORT_NS {
+        record(Event::Wait {
+            span: (begun, ended),
+            op: id(ticket),
+            cause: cause(),
+        });
+    }
+    waited
 }

@@ -17,6 +17,7 @@
 pub mod ab_probe;
 pub mod amortisation;
 pub mod decide;
+pub mod drift;
 pub mod exec;
 pub mod link;
 pub mod observe;
@@ -26,6 +27,7 @@ pub mod rates;
 pub mod rates_file;
 pub mod select;
 pub mod timeline;
+pub mod window;
 
 pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
 pub use observe::{DeviceQuantity, Observed, Quantity, Refined};

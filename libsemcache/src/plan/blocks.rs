@@ -150,7 +150,11 @@ fn in_core(p: &Problem, machine: &Resources, shares: Shares) -> Option<Tiling> {
     }
     let tile = wanted_tile(p, machine, largest);
     // With strips one column of tiles of the output is finished after the other.
-    let block = if tile.in_strips() { 1 } else { BLOCK };
+    let block = if tile.in_strips() || machine.apart {
+        1
+    } else {
+        BLOCK
+    };
     Some(Tiling {
         tile,
         block_rows: block,

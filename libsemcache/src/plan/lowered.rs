@@ -3,6 +3,7 @@
 use super::footprint::{self, Footprint};
 use super::problem::Task;
 use super::strips::Strips;
+use crate::base::DeviceId;
 
 /// Tile tasks in the order in which they are to be issued, and the parts of operands that they use.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -28,5 +29,13 @@ impl Plan {
             tasks,
             strips,
         }
+    }
+
+    /// Gives these tasks to other devices. The footprints stay: they are what the plan first gave the devices.
+    pub fn give(&mut self, tasks: impl IntoIterator<Item = (usize, DeviceId)>) {
+        for (at, device) in tasks {
+            self.tasks[at].device = device;
+        }
+        self.strips.again(&self.tasks);
     }
 }

@@ -10,6 +10,7 @@
 //! most of the work (BLASX, section III-B).
 
 mod blocks;
+mod chains;
 mod footprint;
 mod gemm;
 pub mod host_part;
@@ -35,6 +36,7 @@ mod executor;
 #[cfg(test)]
 mod tests;
 
+pub use chains::{Chain, chains};
 pub use footprint::Footprint;
 pub use host_part::{HostPart, host_part};
 pub use lowered::Plan;

@@ -49,6 +49,9 @@ pub struct Resources {
     /// Whether tiles have this size whatever the number of devices and the memory, as long as memory holds three tiles: so
     /// that the sums of a result are rounded alike.
     pub fixed: bool,
+    /// Whether operands that fit are computed in blocks of one tile: so that at any time few chains ([`super::chains`]) are begun
+    /// and not finished, and the others can go to another device.
+    pub apart: bool,
     /// Tiles and blocks for operands that exceed the memory, one of [`super::tilings`]; `None`: the first of these.
     pub tiling: Option<Tiling>,
     /// What [`super::tilings`] expects of the devices.
@@ -69,6 +72,7 @@ impl Resources {
             devices: DeviceSet::equal(devices),
             tile: TileSize::square(tile),
             fixed: false,
+            apart: false,
             tiling: None,
             pace: Pace::USUAL,
             memory,

@@ -8,22 +8,34 @@ use rustc_hash::FxHashMap;
 
 use super::problem::{Part, Task};
 use super::tiling::Tiling;
-use crate::base::DeviceId;
+use crate::base::{DeviceId, TileSize};
 
 /// Tiles of one operand with the same columns, on one device: operand, first column, columns.
 type Column = (DeviceId, usize, usize, usize);
 
 /// The strips of a plan. A tile that is not in any is moved alone.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Strips(FxHashMap<(Column, usize), (usize, usize)>);
+pub struct Strips {
+    rows: FxHashMap<(Column, usize), (usize, usize)>,
+    /// The size of the tiles; `None` if there are no strips.
+    tile: Option<TileSize>,
+}
 
 impl Strips {
     /// The strips of a list of tasks, whose tiles are cut as the tiling says.
     pub(super) fn of(tasks: &[Task], tiling: &Tiling) -> Strips {
-        let tile = tiling.tile;
-        if !tile.in_strips() {
+        Strips::cut(tasks, Some(tiling.tile).filter(TileSize::in_strips))
+    }
+
+    /// The strips of the same tasks, of which some are on other devices now.
+    pub(super) fn again(&mut self, tasks: &[Task]) {
+        *self = Strips::cut(tasks, self.tile);
+    }
+
+    fn cut(tasks: &[Task], tile: Option<TileSize>) -> Strips {
+        let Some(tile) = tile else {
             return Strips::default();
-        }
+        };
         let most = tile.longest_strip();
         let mut columns: FxHashMap<Column, Vec<(usize, usize)>> = FxHashMap::default();
         for task in tasks {
@@ -32,7 +44,7 @@ impl Strips {
                 column.push((part.row, part.rows));
             }
         }
-        let mut strips = FxHashMap::default();
+        let mut all = FxHashMap::default();
         for (column, mut parts) in columns {
             parts.sort_unstable();
             parts.dedup();
@@ -48,17 +60,20 @@ impl Strips {
                 });
                 let (strip, behind) = rest.split_at(joined.count());
                 let rows = (start, end - start);
-                strips.extend(strip.iter().map(|part| ((column, part.0), rows)));
+                all.extend(strip.iter().map(|part| ((column, part.0), rows)));
                 rest = behind;
             }
         }
-        Strips(strips)
+        Strips {
+            rows: all,
+            tile: Some(tile),
+        }
     }
 
     /// The part of an operand that is moved and kept with a part that a task on this device uses.
     #[must_use]
     pub fn around(&self, device: DeviceId, part: &Part) -> Part {
-        match self.0.get(&(column(device, part), part.row)) {
+        match self.rows.get(&(column(device, part), part.row)) {
             Some(&(row, rows)) if part.row + part.rows <= row + rows => Part { row, rows, ..*part },
             _ => *part,
         }

@@ -7,6 +7,7 @@ use crate::base::kernel::TRANSPOSED_SHARE;
 use crate::base::{DeviceId, DeviceSet, Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
 use proptest::prelude::*;
 
+mod chains;
 mod gemmt;
 mod half;
 mod host_part;

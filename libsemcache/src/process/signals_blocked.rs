@@ -79,6 +79,12 @@ impl Drop for SignalsBlocked {
     }
 }
 
+/// Whether a signal is pending that would be delivered to the calling thread if it had no [`SignalsBlocked`].
+#[must_use]
+pub fn pending() -> bool {
+    STATE.get().before.is_some_and(|(mask, _)| mask.lets_in())
+}
+
 /// Whether the program has ever installed a handler of a signal that [`SignalsBlocked`] blocks.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
 /// Whether the kernel calls some of these handlers directly, without the runtime's entry that can defer them.

@@ -7,6 +7,7 @@ pub mod exit;
 pub mod fork;
 pub mod init;
 pub mod io;
+mod left_off;
 mod mode;
 mod panicked;
 mod phase;
@@ -29,11 +30,11 @@ pub use retire::{retire, sandbox};
 pub use started::{Runtime, get};
 pub use ungated::go_write_through;
 
-use crate::process::signals_blocked::SignalsBlocked;
+use crate::process::signals_blocked::{self, SignalsBlocked};
 use semcache_fault::arithmetic::Usual;
 
 use crate::base::config::Config;
-use crate::base::counters::{self, Degraded, WhyHost, degrade};
+use crate::base::counters::{self, COUNTERS, Degraded, WhyHost, degrade};
 use crate::base::{Dtype, Routine};
 use crate::blas::args::{self, Checked};
 use crate::blas::batch::{Batch, Batched};
@@ -41,10 +42,13 @@ use crate::blas::checks::{Group, check};
 use crate::blas::finish::HostBlas;
 use crate::blas::policy::Policy;
 use crate::blas::run::Ran;
+use crate::blas::window::Gone;
 use crate::blas::{self, Call, Outcome, names, replay};
+use crate::cache::Cache;
 use crate::protect;
 use crate::sched::local;
 use crate::trace::{self, Event, Side};
+use left_off::LeftOff;
 use traced::Traced;
 use underway::Underway;
 
@@ -254,12 +258,15 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
         check(group)?
     };
     touch(checks.ends());
-    let ran = {
+    // Its address tells a call that is left off from those of other frames.
+    let frame = 0_u8;
+    let frame = (&raw const frame).addr();
+    let (ran, left_off) = {
         // If a signal handler jumped out of the middle of a call, the cache would stay locked for ever.
         let _blocked = SignalsBlocked::new();
         let mut checks = checks;
         let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
-        let ran = blas::run::run(cache, policy, group, &mut checks, !must_run);
+        let mut ran = blas::run::run(cache, policy, group, &mut checks, !must_run);
         let left = match &ran {
             Ok(ran) => ran.from,
             Err(_) => Some(0),
@@ -267,7 +274,12 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
         if let Some(from) = left {
             checks.write_back(cache, from);
         }
-        ran
+        let call = ran.as_mut().ok().and_then(|ran| ran.unfinished.take());
+        (ran, call.map(|call| LeftOff::keep(call, frame)))
+    };
+    let ran = match left_off {
+        Some(call) => to_its_end(cache, policy, group, call, frame),
+        None => ran,
     };
     if matches!(ran, Err(WhyHost::Guarded)) {
         for call in calls {
@@ -275,6 +287,40 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
         }
     }
     ran
+}
+
+/// Goes on with a call that is issued in a window. Between two tasks, whenever a signal of the program is pending, the call is left
+/// off: the program's handlers run with no lock held, and may leave by a jump. If the use of devices has ended meanwhile, in a
+/// child of `fork` for one, the host computes the rest.
+fn to_its_end(
+    cache: &Cache,
+    policy: &Policy,
+    group: &Group<'_>,
+    mut call: LeftOff,
+    frame: usize,
+) -> Result<Ran, WhyHost> {
+    let pause = || signals_blocked::pending() || underway::over();
+    loop {
+        let _blocked = SignalsBlocked::new();
+        let unfinished = call.take_up();
+        let Some(_underway) = Underway::begin() else {
+            return Ok(Ran::of(unfinished.on_host()));
+        };
+        match unfinished.go_on(cache, policy, &pause) {
+            Ok(Gone::Ended(carried)) => return Ok(Ran::of(carried)),
+            Ok(Gone::LeftOff(unfinished)) => {
+                COUNTERS.window.pauses.add(1);
+                call = LeftOff::keep(unfinished, frame);
+            }
+            Err(why) => {
+                for call in group.calls {
+                    blas::checks::write_back_of(cache, call);
+                }
+                return Err(why);
+            }
+        }
+        // Here signals are blocked no longer, and handlers run.
+    }
 }
 
 /// Whether calls go to the host BLAS without a full decision, which would take longer than some of the calls. Not if an

@@ -45,7 +45,7 @@ impl Drop for Underway {
 }
 
 /// Whether calls on devices may no longer begin.
-fn over() -> bool {
+pub(super) fn over() -> bool {
     (ending() || mode() != Mode::On) && !broken!("break-ends")
 }
 

@@ -6,9 +6,14 @@
 pub mod kernel;
 pub mod local;
 pub mod memory;
+mod queue;
 mod room;
 pub mod run;
 pub mod streamed;
+pub mod window;
 
-pub use run::{Holds, Memory, Out, Stopped, make_room, operand, run, uses};
+pub use queue::{Memory, Out, operand, uses};
+pub use room::Tiles;
+pub use run::{Holds, Stopped, make_room, run};
 pub use streamed::StreamedWriteBack;
+pub use window::Windowed;

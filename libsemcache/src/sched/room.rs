@@ -33,6 +33,15 @@ impl Tiles {
             leave: &self.leaving[self.first[task]..self.first[task + 1]],
         }
     }
+
+    /// The same where other tasks run on the device than the timeline knows: the tile that was used longest ago leaves.
+    #[must_use]
+    pub fn slots(&self) -> Room<'_> {
+        Room::Tiles {
+            slot: self.slot,
+            leave: &[],
+        }
+    }
 }
 
 /// Makes room on the devices of a plan whose operands do not fit, and decides which tiles leave before each task.

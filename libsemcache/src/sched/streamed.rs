@@ -118,6 +118,38 @@ impl StreamedWriteBack {
         go
     }
 
+    /// After tasks that are not queued have gone to other devices. `queued` says which tasks are queued.
+    pub(super) fn dealt(&mut self, plan: &Plan, queued: &dyn Fn(usize) -> bool) {
+        for panel in self.panels.values_mut() {
+            panel.left = 0;
+        }
+        for (&(operand, _, col, _, cols), &at) in &self.last {
+            if !queued(at) {
+                let panel = (plan.tasks[at].device, operand, col, cols);
+                self.panels.entry(panel).or_default().left += 1;
+            }
+        }
+    }
+
+    /// Final pieces that have waited for adjacent ones, which went to another device.
+    pub(super) fn left_over(&mut self, problem: &Problem, operands: &[Use]) -> Vec<(usize, Rect)> {
+        let mut go = Vec::new();
+        for (&(_, operand, col, cols), panel) in &mut self.panels {
+            for (row, end) in panel.ready.drain(..) {
+                let rows = Part {
+                    operand,
+                    row,
+                    col,
+                    rows: end - row,
+                    cols,
+                    access: Access::Read,
+                };
+                go.push((operand, problem.bytes(&rows, operands[operand].view.start)));
+            }
+        }
+        go
+    }
+
     /// Notes that the write-back of a piece is queued.
     pub(super) fn note(&mut self, operand: usize, rect: Rect) {
         self.sent.push((operand, rect));

@@ -232,6 +232,12 @@ impl SavedMask {
         drop(self.0.map(|_| Section(())));
     }
 
+    /// Whether a signal is pending that this mask does not block.
+    #[must_use]
+    pub fn lets_in(&self) -> bool {
+        self.0.is_some_and(|mask| sys::pending() & !mask != 0)
+    }
+
     /// Restores the saved mask for a while, and returns the mask that it replaces.
     pub fn swap(self) -> SavedMask {
         let set = |mask| sys::sigprocmask(libc::SIG_SETMASK, mask).ok();

@@ -137,6 +137,17 @@ pub enum HostShare {
     Percent(u8),
 }
 
+/// `SEMCACHE_WINDOW`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Window {
+    /// Calls on several devices whose speeds differ, or differ from what is predicted, are issued in a window.
+    Auto,
+    /// Every call queues all of its tasks at once.
+    Off,
+    /// Calls of level 3 queue this many tasks ahead of each device, at least one.
+    Tasks(usize),
+}
+
 /// `SEMCACHE_GATE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {

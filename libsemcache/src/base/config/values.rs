@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::settings::{
     CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, Sim, SimMachine,
+    Window,
 };
 use crate::base::ids::MAX_DEVICES;
 
@@ -223,6 +224,17 @@ pub(super) fn tile(v: &str) -> Result<Option<usize>, Bad> {
     match number(v)? {
         0 => Err(Bad("must be above zero")),
         n => Ok(Some(n)),
+    }
+}
+
+pub(super) fn window(v: &str) -> Result<Window, Bad> {
+    match v {
+        "auto" => Ok(Window::Auto),
+        "off" => Ok(Window::Off),
+        _ => match number(v)? {
+            0 => Err(Bad("must be above zero (off queues all tasks at once)")),
+            n => Ok(Window::Tasks(n)),
+        },
     }
 }
 

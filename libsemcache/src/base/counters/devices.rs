@@ -20,6 +20,10 @@ pub struct OnDevice {
     pub d2h: Counter,
     /// Bytes copied to it from other devices.
     pub p2p: Counter,
+    /// Multiply-adds of the kernels that were timed.
+    pub sampled_work: Counter,
+    /// Nanoseconds that these kernels took.
+    pub sampled_ns: Counter,
     left_out: [Counter; LeftOut::ALL.len()],
 }
 
@@ -30,6 +34,8 @@ static DEVICES: [OnDevice; MAX_DEVICES] = [const {
         h2d: Counter::new(),
         d2h: Counter::new(),
         p2p: Counter::new(),
+        sampled_work: Counter::new(),
+        sampled_ns: Counter::new(),
         left_out: [const { Counter::new() }; LeftOut::ALL.len()],
     }
 }; MAX_DEVICES];
@@ -65,9 +71,12 @@ pub(super) fn reset() {
             h2d,
             d2h,
             p2p,
+            sampled_work,
+            sampled_ns,
             left_out,
         } = d;
-        for n in [calls, tasks, h2d, d2h, p2p].into_iter().chain(left_out) {
+        let all = [calls, tasks, h2d, d2h, p2p, sampled_work, sampled_ns];
+        for n in all.into_iter().chain(left_out) {
             n.reset();
         }
     }

@@ -174,6 +174,17 @@ counters! {
         /// Calls replayed: the same call on operands that nobody touched since, so that nothing was decided or planned anew.
         replayed,
     }
+    /// Calls that queue a few tasks ahead of each device, and deal the others again by the pace of the devices.
+    window, WindowCounters, Window {
+        /// Calls issued in a window. They return about one window before their last task is complete.
+        calls,
+        /// Tasks that another device got than planned, because devices were faster or slower than predicted; counted each time.
+        moved,
+        /// Times that such a call let the program's signal handlers run between two tasks.
+        pauses,
+        /// Calls that a handler left by a jump: queued tasks remain valid, the others were not computed.
+        left,
+    }
     /// Write tracking.
     gate, GateCounters, Gate {
         /// Scans for pages written since the last scan.

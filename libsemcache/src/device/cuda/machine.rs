@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::blas::Blas;
 use super::clock::{Clock, Idle};
@@ -402,7 +403,10 @@ impl Backend for CudaMachine {
         Ok(Ticket {
             device,
             lane: Lane::Compute,
-            seq: q.lanes[2].queued(kernel.work() >= WORTH_AN_EVENT, Some(Kind::Kernel)),
+            seq: q.lanes[2].queued(
+                kernel.work() >= WORTH_AN_EVENT,
+                Some(Kind::Kernel(kernel.work())),
+            ),
         })
     }
 
@@ -438,6 +442,25 @@ impl Backend for CudaMachine {
             }
         }
         Ok(true)
+    }
+
+    fn wait_at_most(&self, ticket: Ticket, limit: Duration) -> Result<bool, DeviceError> {
+        /// An event is asked for this often.
+        const PAUSE_NS: i64 = 20_000;
+        let _waiting = Waiting::new();
+        let begun = Instant::now();
+        loop {
+            if self.done(ticket)? {
+                return Ok(true);
+            }
+            if begun.elapsed() >= limit {
+                return Ok(false);
+            }
+            let _ = rustix::thread::nanosleep(&rustix::thread::Timespec {
+                tv_sec: 0,
+                tv_nsec: PAUSE_NS,
+            });
+        }
     }
 
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {

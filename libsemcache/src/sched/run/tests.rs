@@ -3,12 +3,14 @@
 use super::*;
 use crate::base::config::Peers;
 use crate::base::counters::{self, COUNTERS};
-use crate::base::{Dtype, Form, Op, Routine, TileSize, Value};
+use crate::base::{DeviceId, Dtype, Form, Op, Rect, RectSet, Routine, TileSize, Value};
+use crate::cache::pins::Pinning;
 use crate::device::sim::{SimConfig, SimMachine};
 use crate::model::{HostRates, Rates};
 use crate::plan::tiling::Order;
-use crate::plan::{Operand as Shape, Resources, Tiling, lower};
+use crate::plan::{Operand as Shape, Part, Resources, Task, Tiling, lower};
 use crate::protect::WriteThroughGate;
+use crate::sched::{Windowed, operand};
 
 const SIZES: [usize; 3] = [88, 72, 95];
 
@@ -85,7 +87,8 @@ impl Product {
         assert!(matches!(holds, Holds::Tiles(_)), "the operands fit");
         let mut streamed = StreamedWriteBack::new(plan, &[2], true);
         let memory = Memory {
-            holds,
+            tiles: holds.tiles(),
+            uploaders: None,
             pinning: Pinning::new(&[]),
         };
         let out = Out::Nowhere;
@@ -171,7 +174,8 @@ fn what_an_earlier_call_left_stays_if_that_is_worth_it() {
             &fits,
             &product.operands,
             Memory {
-                holds: Holds::Whole(Uploaders::default()),
+                tiles: None,
+                uploaders: None,
                 pinning: Pinning::new(&[]),
             },
             Out::Nowhere,
@@ -229,7 +233,8 @@ fn strips_that_an_earlier_call_left_in_part() {
             &plan,
             &product.operands,
             Memory {
-                holds: Holds::Whole(Uploaders::default()),
+                tiles: None,
+                uploaders: None,
                 pinning: Pinning::new(&[]),
             },
             Out::Nowhere,
@@ -252,7 +257,8 @@ fn copies_in_flight_are_sources_only_if_the_settings_say_so() {
             let plan = lower(&product.problem, &Resources::new(2, 32, memory));
             let before = COUNTERS.bytes.p2p.get();
             let whole = Memory {
-                holds: Holds::Whole(Uploaders::default()),
+                tiles: None,
+                uploaders: None,
                 pinning: Pinning::new(&[]),
             };
             let done = run(
@@ -285,8 +291,12 @@ fn devices_share_the_uploads_of_what_all_of_them_use() {
     let rates = Rates::h200(HostRates::of_cores(4));
     let (cache, problem) = (&product.cache, &product.problem);
     let holds = make_room(cache, problem, &plan, &product.operands, (&devices, &rates));
+    let Ok(Holds::Whole(mut uploaders)) = holds else {
+        panic!("{holds:?}");
+    };
     let memory = Memory {
-        holds: holds.expect("room"),
+        tiles: None,
+        uploaders: Some(&mut uploaders),
         pinning: Pinning::new(&[]),
     };
     let mut streamed = StreamedWriteBack::default();
@@ -313,4 +323,103 @@ fn devices_share_the_uploads_of_what_all_of_them_use() {
         assert_eq!(held.resident[id.index()] as u64, bytes(0));
     }
     product.check();
+}
+
+/// Devices that are as fast as each other, of which the plan takes one for ten times as fast: chains go to the others. The issue
+/// is left off after each task, or not at all. Every tile is written back once, behind its last task.
+#[test]
+fn chains_that_go_to_other_devices_are_computed_once() {
+    let (none, trans) = (Op::None, Op::Trans);
+    let set = DeviceSet::of(
+        [10.0, 1.0, 1.0]
+            .into_iter()
+            .zip(0..)
+            .map(|(s, i)| (DeviceId(i), s)),
+    );
+    let rates = Rates::h200(HostRates::of_cores(4));
+    let mut moved = 0;
+    for (ops, memory) in [
+        ((none, none), 1 << 20),
+        ((trans, none), 96 << 10),
+        ((none, trans), 1 << 20),
+    ] {
+        for (beta, each) in [(0.0, true), (2.0, false)] {
+            let product = Product::new(ops, beta, 3, memory);
+            let mut resources = Resources::new(3, 16, memory);
+            (resources.devices, resources.apart) = (set, true);
+            resources.grain = 1;
+            let plan = lower(&product.problem, &resources);
+            let (cache, operands) = (&product.cache, &product.operands);
+            let call = (&product.problem, &**operands);
+            let holds = make_room(cache, call.0, &plan, operands, (&set, &rates)).expect("room");
+            let tiles = holds.tiles();
+            assert_eq!(tiles.is_some(), memory < 1 << 20);
+            let mut streamed = StreamedWriteBack::new(&plan, &[2], tiles.is_some());
+            let mut windowed = Windowed::new(call.0, plan.clone(), (&set, &rates), 2);
+            let watch = std::time::Instant::now();
+            let now = || watch.elapsed().as_secs_f64();
+            let mut left_off = 0;
+            loop {
+                let gone = windowed.advance(cache, call, tiles, &mut streamed, &now, &|| each);
+                if gone.expect("no device refuses") {
+                    break;
+                }
+                left_off += 1;
+            }
+            assert_eq!(left_off >= plan.tasks.len(), each);
+            assert_eq!(windowed.queued(), plan.tasks.len());
+            let dealt = windowed.into_plan();
+            let runs_elsewhere = |t: &&Task| !plan.tasks.contains(t);
+            moved += dealt.tasks.iter().filter(runs_elsewhere).count();
+            let mut sent = RectSet::new();
+            for (_, rect) in streamed.sent() {
+                assert!(!sent.overlaps(rect));
+                sent.insert(rect);
+            }
+            assert_eq!(sent.bytes(), product.operands[2].view.bytes());
+            product.check();
+        }
+    }
+    assert!(moved > 50, "{moved}");
+}
+
+/// A device refuses a task in the middle: the tasks that were queued come first, and the others are those that are left.
+#[test]
+fn a_windowed_plan_that_stops_has_what_is_queued_first() {
+    let product = Product::new((Op::None, Op::None), 0.0, 2, 1 << 20);
+    let set = DeviceSet::equal(2);
+    let rates = Rates::h200(HostRates::of_cores(4));
+    let mut resources = Resources::new(2, 16, 1 << 20);
+    resources.apart = true;
+    let plan = lower(&product.problem, &resources);
+    let call = (&product.problem, &*product.operands);
+    let mut windowed = Windowed::new(call.0, plan.clone(), (&set, &rates), 3);
+    let queued = std::cell::Cell::new(0);
+    let mut streamed = StreamedWriteBack::default();
+    let pause = || {
+        queued.set(queued.get() + 1);
+        queued.get() == 20
+    };
+    let gone = windowed.advance(&product.cache, call, None, &mut streamed, &|| 0.0, &pause);
+    assert!(matches!(gone, Ok(false)));
+    // The program frees an operand.
+    product.cache.finish_transient(product.operands[1].id);
+    let stopped = windowed.advance(&product.cache, call, None, &mut streamed, &|| 0.0, &|| {
+        false
+    });
+    let Err(Stopped { at, error }) = stopped else {
+        panic!("{stopped:?}");
+    };
+    assert_eq!(error, crate::cache::CacheError::Gone);
+    let tasks = windowed.into_plan().tasks;
+    assert_eq!(tasks.len(), plan.tasks.len());
+    assert!(plan.tasks.iter().all(|t| tasks.contains(t)));
+    // The steps of a tile stay in their order.
+    for (i, task) in tasks.iter().enumerate() {
+        let first = task.parts[2].access == crate::plan::Access::Overwrite;
+        let same =
+            |t: &&Task| t.parts[2].row == task.parts[2].row && t.parts[2].col == task.parts[2].col;
+        assert_eq!(tasks[..i].iter().any(|t| same(&t)), !first);
+    }
+    assert!(at > 0 && at < tasks.len());
 }

@@ -1,0 +1,195 @@
+//! Windowed issue of a plan: a few tasks ahead of each device, and the rest dealt again by the pace of the devices
+//! ([`crate::model::window`]).
+//!
+//! Between two tasks nothing is held: the issue can be left off and taken up again, or never.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::memory::work;
+use super::queue::{Memory, Out, Queue};
+use super::room::Tiles;
+use super::run::Stopped;
+use super::streamed::StreamedWriteBack;
+use crate::base::DeviceSet;
+use crate::base::counters::COUNTERS;
+use crate::cache::Cache;
+use crate::cache::pins::Pinning;
+use crate::cache::task::Use;
+use crate::device::api::{DeviceError, Ticket};
+use crate::model::exec::device_s;
+use crate::model::rates::Rates;
+use crate::model::window::{self, Next, Window};
+use crate::plan::{Plan, Problem, chains};
+
+/// How long a thread waits for one device before it looks at the others, and at what it may be interrupted for.
+const SLICE: Duration = Duration::from_micros(200);
+
+/// A plan that is issued in a window.
+#[derive(Debug)]
+pub struct Windowed {
+    plan: Plan,
+    devices: DeviceSet,
+    window: Window,
+    /// For each device, the tickets of its tasks that are not known to be complete.
+    tickets: Vec<VecDeque<Ticket>>,
+    /// The tasks in the order in which they were queued.
+    queued: Vec<usize>,
+    is_queued: Vec<bool>,
+    /// The task that could not be queued.
+    failed: Option<usize>,
+}
+
+impl Windowed {
+    /// A plan on these devices, by whose rates the tasks are predicted, with at most `depth` tasks of each device in flight.
+    #[must_use]
+    pub fn new(
+        problem: &Problem,
+        plan: Plan,
+        (devices, rates): (&DeviceSet, &Rates),
+        depth: usize,
+    ) -> Windowed {
+        let first = rates.of(devices.id(0));
+        let seconds = |at: usize| device_s(&work(problem, &plan.tasks[at]), first);
+        let chains = chains(problem, &plan).into_iter().map(|c| window::Chain {
+            device: devices.position(c.device).unwrap_or(0),
+            tasks: c.tasks.into_iter().map(|at| (at, seconds(at))).collect(),
+        });
+        let speeds: Vec<f64> = devices.ids().map(|id| devices.speed(id)).collect();
+        Windowed {
+            window: Window::new(chains.collect(), &speeds, depth),
+            tickets: vec![VecDeque::new(); devices.len()],
+            devices: *devices,
+            queued: Vec::with_capacity(plan.tasks.len()),
+            is_queued: vec![false; plan.tasks.len()],
+            failed: None,
+            plan,
+        }
+    }
+
+    /// Queues tasks until all are queued, or `pause` says that the thread has something else to do. Returns whether all are
+    /// queued. `now` is the time in seconds.
+    ///
+    /// # Errors
+    /// The first task that could not be queued, or a device is lost. [`Windowed::into_plan`] has the tasks before it first.
+    pub fn advance(
+        &mut self,
+        cache: &Cache,
+        (problem, operands): (&Problem, &[Use]),
+        tiles: Option<&Tiles>,
+        streamed: &mut StreamedWriteBack,
+        now: &dyn Fn() -> f64,
+        pause: &dyn Fn() -> bool,
+    ) -> Result<bool, Stopped> {
+        let memory = Memory {
+            tiles,
+            uploaders: None,
+            pinning: Pinning::new(&[]),
+        };
+        let mut queue = Queue::new(cache, problem, &self.plan, operands, memory, Out::Nowhere);
+        let stopped = |queued: &[usize], error| Stopped {
+            at: queued.len(),
+            error,
+        };
+        loop {
+            queue.dealt = self.window.moved() > 0;
+            match self.window.next(now()) {
+                Next::Task { device, task } => match queue.task(&self.plan, task, streamed) {
+                    Ok(ticket) => {
+                        self.tickets[device].push_back(ticket);
+                        self.queued.push(task);
+                        self.is_queued[task] = true;
+                    }
+                    Err(error) => {
+                        self.failed = Some(task);
+                        return Err(stopped(&self.queued, error));
+                    }
+                },
+                Next::Wait { device } => {
+                    let waited = self.wait(cache, device, streamed, now);
+                    waited.map_err(|error| stopped(&self.queued, error.into()))?;
+                }
+                Next::Done => {
+                    queue.send(streamed.left_over(problem, operands), streamed);
+                    return Ok(true);
+                }
+            }
+            // After at least one step: however often signals come, the call proceeds.
+            if pause() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// The thread is about to do something else, so the time of the tasks in flight says nothing about their devices.
+    pub fn forget_time(&mut self) {
+        self.window.forget_time();
+    }
+
+    /// Waits for the oldest task of a device, or a moment, and notes all tasks that are complete.
+    fn wait(
+        &mut self,
+        cache: &Cache,
+        device: usize,
+        streamed: &mut StreamedWriteBack,
+        now: &dyn Fn() -> f64,
+    ) -> Result<(), DeviceError> {
+        let backend = cache.backend();
+        if let Some(&ticket) = self.tickets[device].front()
+            && backend.wait_at_most(ticket, SLICE)?
+        {
+            self.complete(device, streamed, now());
+        }
+        for device in 0..self.tickets.len() {
+            while let Some(&ticket) = self.tickets[device].front() {
+                if !backend.done(ticket)? {
+                    break;
+                }
+                self.complete(device, streamed, now());
+            }
+        }
+        Ok(())
+    }
+
+    /// The oldest task of a device is complete.
+    fn complete(&mut self, device: usize, streamed: &mut StreamedWriteBack, now: f64) {
+        self.tickets[device].pop_front();
+        let dealt = self.window.completed(device, now);
+        if dealt.is_empty() {
+            return;
+        }
+        let moved = dealt.iter().flat_map(|chain| {
+            let device = self.devices.id(chain.device);
+            chain.tasks.iter().map(move |task| (task.0, device))
+        });
+        self.plan.give(moved);
+        COUNTERS
+            .window
+            .moved
+            .add(dealt.iter().map(|c| c.tasks.len() as u64).sum());
+        let queued = &self.is_queued;
+        streamed.dealt(&self.plan, &|at| queued[at]);
+    }
+
+    /// The number of tasks that are queued.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// The plan with its tasks in the order in which they were queued, and behind these the others.
+    #[must_use]
+    pub fn into_plan(self) -> Plan {
+        let mut plan = self.plan;
+        let rest = self.failed.into_iter().chain(self.window.rest());
+        let order = self.queued.into_iter().chain(rest);
+        plan.tasks = order.map(|at| plan.tasks[at].clone()).collect();
+        plan
+    }
+
+    /// Of the devices' measured paces, by which share the fastest and the slowest lie apart.
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        self.window.spread()
+    }
+}
