@@ -120,4 +120,14 @@ impl Kernel {
     pub fn work(&self) -> usize {
         self.m.saturating_mul(self.n).saturating_mul(self.k.max(1))
     }
+
+    /// Multiply-adds of a kernel whose time tells the pace of its device: a large product in double precision, which all devices of
+    /// a kind compute at one rate. Of other kernels 0.
+    #[must_use]
+    pub fn paced_work(&self) -> usize {
+        const LEAST: usize = 1024;
+        let large = self.m.min(self.n).min(self.k) >= LEAST;
+        let paced = self.routine == Routine::Gemm && self.dtype == Dtype::D && large;
+        if paced { self.work() } else { 0 }
+    }
 }

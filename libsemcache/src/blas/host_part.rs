@@ -70,6 +70,10 @@ pub(super) fn choose(
     if written(item, &part).any(|(id, rect)| cache.residency(id, &rect).stale > 0) {
         return None;
     }
+    let devices_end = |part: &HostPart| of_devices(item, part).places[output].end();
+    if auto && !devices_end(&part).is_multiple_of(page) {
+        return None;
+    }
     if !auto {
         return Some(Chosen { part, gain_s: 0.0 });
     }

@@ -42,6 +42,8 @@ pub struct Policy {
     /// Whether measured times say anything about this machine: those of simulated devices do not.
     pub(super) real: bool,
     learned: Mutex<Learned>,
+    /// Apart from what is learned, since plans ask for it while predictions are made under that lock.
+    drift: Mutex<Drift>,
     tilings: Mutex<Tilings>,
     pub(super) host_decisions: HostDecisions,
     /// The clock of A/B probes starts here.
@@ -54,7 +56,6 @@ pub(super) struct Learned {
     pub(super) rates: Refined,
     pub(super) amortisation: Amortisation,
     pub(super) ab_probes: AbProbes,
-    drift: Drift,
 }
 
 impl Policy {
@@ -83,11 +84,11 @@ impl Policy {
             links: Links::new(devices.iter().map(|c| c.links.clone()))
                 .used(config.peers, config.joins),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
+            drift: Mutex::default(),
             learned: Mutex::new(Learned {
                 rates: Refined::new(rates(config, devices, host, given)),
                 amortisation: Amortisation::default(),
                 ab_probes: AbProbes::default(),
-                drift: Drift::default(),
             }),
             tilings: Mutex::default(),
             host_decisions: HostDecisions::default(),
@@ -138,11 +139,16 @@ impl Policy {
         }
     }
 
+    /// No other lock is taken while this one is held.
+    fn drift(&self) -> MutexGuard<'_, Drift> {
+        self.drift.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How many tasks a call of level 3 on these devices queues ahead of each, if it does not queue all of them at once. Unless the
     /// user sets that, calls do so on several devices of different speeds, or that do not keep the pace by which work is divided
     /// among them.
     pub(super) fn ahead(&self, devices: &DeviceSet) -> Option<usize> {
-        let drifts = || self.real && self.learned().drift.is_seen(devices, &sampled);
+        let drifts = || self.real && self.drift().is_seen(devices, &sampled);
         match self.window {
             Window::Off => None,
             Window::Tasks(ahead) => Some(ahead),
@@ -154,7 +160,7 @@ impl Policy {
 
     /// Notes by which share the paces of devices lay apart, each compared with what was predicted.
     pub(super) fn drifted(&self, share: f64) {
-        self.learned().drift.found(share);
+        self.drift().found(share);
     }
 
     pub(super) fn now(&self) -> f64 {

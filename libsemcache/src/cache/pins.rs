@@ -1,6 +1,6 @@
 //! Pinning: the program's memory is page-locked, so that devices copy it in place and not through staging memory.
 //!
-//! A block is pinned in pieces. If one device is used, each is pinned when a task first uses bytes of it: so the device
+//! A block is pinned in pieces. If one device is used, and the call's tasks are queued at once, each is pinned when a task first uses bytes of it: so the device
 //! copies and computes while the calling thread pins what later tasks use. On an H100 machine pieces of 64 MiB are pinned at
 //! the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed (bench/results/h100-cold.md). A piece is
 //! pinned before any of its pages is made inaccessible, since the driver refuses inaccessible pages: a piece holds whole

@@ -159,7 +159,7 @@ impl Cache {
     /// of them to a device are in flight.
     ///
     /// # Errors
-    /// Refused, lost, no room, or a freed operand; nothing has changed then.
+    /// Refused, lost, no room, or a freed operand. Replicas may have been made or evicted, and a part of the bytes copied.
     pub fn bring(&self, device: DeviceId, input: &Use, room: Room<'_>) -> Result<(), CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;

@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Download(usize),
     /// Copies this number of bytes from another device.
     Peer(usize),
-    /// Computes this much ([`crate::base::kernel::Kernel::work`]).
+    /// Computes; with the work whose time tells the device's pace ([`crate::base::kernel::Kernel::paced_work`]).
     Kernel(usize),
     /// Moves or fills bytes within the device; in no counter.
     Within,
@@ -74,7 +74,7 @@ fn is_sample(nth: u64) -> bool {
 
 fn count(device: DeviceId, kind: Kind, ns: u64) {
     let sampled = &COUNTERS.sampled;
-    if let Kind::Kernel(work) = kind {
+    if let Kind::Kernel(work @ 1..) = kind {
         devices::on(device).sampled_work.add(work as u64);
         devices::on(device).sampled_ns.add(ns);
     }

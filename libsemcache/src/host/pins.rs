@@ -274,7 +274,7 @@ pub fn pages(block: &Block) -> usize {
 }
 
 /// Marks the pinned ranges that hold `len` bytes of a block from `start` on as used now; false if not all of these bytes are
-/// pinned. The pieces of a large matrix are many, and this looks at all of them under the lock once.
+/// pinned, or were pinned for another block: its ranges may be other ones. The pieces of a large matrix are many, and this looks at all of them under the lock once.
 pub fn used(block: &Block, start: usize, len: usize) -> bool {
     let mut pins = PINS.lock();
     pins.clock += 1;
@@ -282,8 +282,11 @@ pub fn used(block: &Block, start: usize, len: usize) -> bool {
     let Some(held) = pins.covering(start, len) else {
         return false;
     };
+    if held.iter().any(|p| p.id != block.id.0) {
+        return false;
+    }
     for p in held {
-        (p.stamp, p.id) = (stamp, block.id.0);
+        p.stamp = stamp;
     }
     true
 }

@@ -1,6 +1,6 @@
 //! Drift: whether devices keep the pace, compared with each other, by which work is divided among them.
 //!
-//! Two things tell: sampled kernels, one in 256 of each device, and calls that are issued in a window, which time all of their
+//! Two things tell: sampled kernels, one in 256 of each device, of which large products in double precision count, and calls that are issued in a window, which time all of their
 //! tasks. The newer one counts.
 
 use crate::base::{DeviceId, DeviceSet};

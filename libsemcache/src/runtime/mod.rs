@@ -57,7 +57,7 @@ use underway::Underway;
 pub struct Facts<'a> {
     /// The host BLAS lacks this routine: the runtime must execute the call, at any cost.
     pub must_run: bool,
-    /// The host BLAS, which computes what no device finishes.
+    /// The host BLAS, which computes its part of a call, and what no device finishes.
     pub host: Option<&'a dyn HostBlas>,
 }
 

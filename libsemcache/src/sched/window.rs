@@ -22,6 +22,9 @@ use crate::model::rates::Rates;
 use crate::model::window::{self, Next, Window};
 use crate::plan::{Plan, Problem, chains};
 
+/// A device that has not completed a task for this number of seconds is waited for without an end to the wait, in which the machine
+/// finds out whether the device is lost.
+const MOST_S: f64 = 10.0;
 /// How long a thread waits for one device before it looks at the others, and at what it may be interrupted for.
 const SLICE: Duration = Duration::from_micros(200);
 
@@ -38,6 +41,8 @@ pub struct Windowed {
     is_queued: Vec<bool>,
     /// The task that could not be queued.
     failed: Option<usize>,
+    /// The ticket that was waited for last, and since when.
+    awaited: Option<(Ticket, f64)>,
 }
 
 impl Windowed {
@@ -63,6 +68,7 @@ impl Windowed {
             queued: Vec::with_capacity(plan.tasks.len()),
             is_queued: vec![false; plan.tasks.len()],
             failed: None,
+            awaited: None,
             plan,
         }
     }
@@ -135,10 +141,18 @@ impl Windowed {
         now: &dyn Fn() -> f64,
     ) -> Result<(), DeviceError> {
         let backend = cache.backend();
-        if let Some(&ticket) = self.tickets[device].front()
-            && backend.wait_at_most(ticket, SLICE)?
-        {
-            self.complete(device, streamed, now());
+        if let Some(&ticket) = self.tickets[device].front() {
+            let since = match self.awaited {
+                Some((awaited, since)) if awaited == ticket => since,
+                _ => now(),
+            };
+            self.awaited = Some((ticket, since));
+            if now() - since > MOST_S {
+                backend.wait(ticket)?;
+            }
+            if backend.wait_at_most(ticket, SLICE)? {
+                self.complete(device, streamed, now());
+            }
         }
         for device in 0..self.tickets.len() {
             while let Some(&ticket) = self.tickets[device].front() {

@@ -20,7 +20,7 @@ pub struct OnDevice {
     pub d2h: Counter,
     /// Bytes copied to it from other devices.
     pub p2p: Counter,
-    /// Multiply-adds of the kernels that were timed.
+    /// Multiply-adds of the timed kernels that tell the device's pace.
     pub sampled_work: Counter,
     /// Nanoseconds that these kernels took.
     pub sampled_ns: Counter,

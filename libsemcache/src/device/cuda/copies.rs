@@ -105,8 +105,7 @@ impl CudaMachine {
         if queued.is_err()
             && let Some(stream) = stream_ref(&all, device, lane)
         {
-            // Nothing is ordered behind the parts that were queued before the failure. If the device is lost, they are not
-            // copied.
+            // No ticket names the parts that were queued before the failure. If the device is lost, they are not copied.
             let _ = driver::stream_wait(stream.raw);
         }
         let seq = queued?;

@@ -120,7 +120,10 @@ unsafe fn all(
     if total < PARALLEL {
         return part(0, total);
     }
-    crew::recruit(THREADS);
+    // Bytes are unpacked also for a page fault, whose thread may hold locks that the creation of a thread needs.
+    if way == Way::Pack {
+        crew::recruit(THREADS);
+    }
     let failed = AtomicBool::new(false);
     crew::share(total.div_ceil(CHUNK), &|chunk: usize| {
         let lo = chunk * CHUNK;

@@ -405,7 +405,7 @@ impl Backend for CudaMachine {
             lane: Lane::Compute,
             seq: q.lanes[2].queued(
                 kernel.work() >= WORTH_AN_EVENT,
-                Some(Kind::Kernel(kernel.work())),
+                Some(Kind::Kernel(kernel.paced_work())),
             ),
         })
     }

@@ -34,7 +34,7 @@ impl Times {
             Work::Peer { from, shape, .. } if from != device(stream) => {
                 (Kind::Peer(shape.bytes()), start)
             }
-            Work::Kernel(ref kernel) => (Kind::Kernel(kernel.work()), start),
+            Work::Kernel(ref kernel) => (Kind::Kernel(kernel.paced_work()), start),
             Work::Peer { .. } | Work::Poison { .. } => (Kind::Within, start),
         };
         let Some(reason) = Reason::of(self.count.fetch_add(1, Relaxed) + 1) else {
