@@ -279,16 +279,10 @@ pub fn used(block: &Block, start: usize, len: usize) -> bool {
     let mut pins = PINS.lock();
     pins.clock += 1;
     let stamp = pins.clock;
-    let Some(held) = pins.covering(start, len) else {
-        return false;
-    };
-    if held.iter().any(|p| p.id != block.id.0) {
-        return false;
-    }
-    for p in held {
-        p.stamp = stamp;
-    }
-    true
+    let mine = |held: &&mut [Pin]| held.iter().all(|p| p.id == block.id.0);
+    let held = pins.covering(start, len).filter(mine);
+    held.map(|held| held.iter_mut().for_each(|p| p.stamp = stamp))
+        .is_some()
 }
 
 /// The bytes `[at, at + len)` of a piece of a block become an operand: decides whether the calling thread is to pin the piece,
