@@ -4,7 +4,8 @@
 #   scripts/test.sh           8 minutes: format, clippy, documentation, all Rust tests, the release build, and one
 #                             client of each kind
 #   scripts/test.sh --ci      50 minutes at most, what CI runs: the same with loom, write-tracking against a second
-#                             userfaultfd, the quick part of every client suite, and the library without its remedies
+#                             userfaultfd, the quick part of every client suite but OpenBLAS's own tests, and the library
+#                             without its remedies
 #   scripts/test.sh --full    hours: every suite in its full length
 #
 # Each step is announced with its number and about how many seconds it takes; "60+": of its quick part, in full it is longer.
@@ -57,7 +58,7 @@ step 60 build
 step 1 host_blas
 
 # The client suites, each with the seconds of its quick part.
-suites=(1:legacy 2:caffe 2:tools 260:edge 2:security 3:doors 110:standin 15:beside 21:netlib 35:netlib_alloc 33:lapack 77:openblas
+suites=(1:legacy 2:caffe 2:tools 260:edge 2:security 3:doors 110:standin 15:beside 21:netlib 35:netlib_alloc 33:lapack
     38:numpy 45:cxx 16:r_octave 60:trace 40:bench 23:mpi 3:stress 40:fuzz)
 case "${1:-}" in
 '')
@@ -76,7 +77,7 @@ case "${1:-}" in
     ;;
 --full)
     # SciPy, scikit-learn and PyTorch take minutes to install alone, the testers in other spellings a minute to build.
-    for suite in "${suites[@]}" 60:netlib_suffixed 600:python 600:python_io 370:breaks; do
+    for suite in "${suites[@]}" 77:openblas 60:netlib_suffixed 600:python 600:python_io 370:breaks; do
         step "${suite%:*}+" clients "${suite#*:}"
     done
     for suite in 1:legacy 2:caffe 21:netlib 33:lapack 77:openblas 38:numpy 45:cxx 16:r_octave 23:mpi; do
