@@ -4,8 +4,8 @@
 //! Each device has four lanes (uploads, copies from other devices, kernels, write-backs) and a number of *slots*, each of which
 //! holds one tile. Tasks are taken in the order of the plan. For each tile that is missing, a slot is found, and the copy runs
 //! as soon as its lane is free, the tile's newest bytes are where they are copied from, and the kernels and the write-back that
-//! use the slot's old tile are done. It comes from where it arrives first ([`Run::fetch`]). Copies from and to the host also
-//! pass through the port that the device shares with others ([`Run::through_port`]); copies from other devices slow no other copies
+//! use the slot's old tile are done. It comes from where it arrives first (`Run::fetch`). Copies from and to the host also
+//! pass through the port that the device shares with others (`Run::through_port`); copies from other devices slow no other copies
 //! down. A kernel runs behind the one before it, once its tiles have arrived. One thread queues the tasks of all devices, one
 //! after the other, each with the copies of its tiles; then it computes the host's part of the call, if there is one.
 //!
