@@ -75,7 +75,8 @@ pub fn slot(at: &mut [u8; 16], size: usize) -> Use {
 }
 
 impl Operands {
-    /// Gives the operands to the cache: adds missing blocks, page-locks operands unless the tasks do, adds entries for transient memory.
+    /// Gives the operands to the cache: adds missing blocks, page-locks operands unless the tasks do, adds entries for transient
+    /// memory.
     ///
     /// # Errors
     /// Another thread has meanwhile freed, unmapped or remapped a block, or a part of it.

@@ -1,7 +1,7 @@
 //! Pinning: the program's memory is page-locked, so that devices copy it in place and not through staging memory.
 //!
-//! A block is pinned in pieces. If one device is used, and the call's tasks are queued at once, each is pinned when a task first uses bytes of it: so the device
-//! copies and computes while the calling thread pins what later tasks use. On an H100 machine pieces of 64 MiB are pinned at
+//! A block is pinned in pieces. If one device is used, and the call's tasks are queued at once, each is pinned when a task first
+//! uses bytes of it: so the device copies and computes while the calling thread pins what later tasks use. On an H100 machine pieces of 64 MiB are pinned at
 //! the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed (bench/results/h100-cold.md). A piece is
 //! pinned before any of its pages is made inaccessible, since the driver refuses inaccessible pages: a piece holds whole
 //! panels. The cache's lock is not held, since pinning takes time. `host::pins` records what is pinned, and ends a pin
@@ -34,7 +34,8 @@ const FORK_MOST: usize = 16 << 20;
 /// The most pieces of a block.
 const MOST_PIECES: usize = 256;
 /// With several GPUs page-locking is slower than copies through staging memory by this number of threads: with 2, 3 and 4
-/// contexts of H200 30, 21 and 15 GB/s are page-locked, and 16 and 32 threads copy 47 and 59 GB/s.
+/// contexts of H200 30, 21 and 15 GB/s are page-locked, and 16 and 32 threads alone copy 47 and 59 GB/s. New memory took 0.33
+/// instead of 0.42 s on two H200 (bench/results/h200-x2-families.md), and 0.55 instead of 0.74 s on four H100 (h100-cold.md).
 const STAGING_CORES: usize = 16;
 /// When operands are page-locked: an index into [`Pin::ALL`].
 static WHEN: AtomicU8 = AtomicU8::new(Pin::Auto as u8);
@@ -150,8 +151,9 @@ impl Cache {
     }
 
     /// Pins the pieces of a block that hold `len` bytes from `at` on, which are an operand, as far as that pays and is
-    /// possible; `written`: whether the call writes the operand. `call` are the blocks of this call, whose pins are not ended to make room. The caller holds no lock, has made
-    /// no page of these pieces inaccessible for this call, and has marked the block as in use.
+    /// possible; `written`: whether the call writes the operand. `call` are the blocks of this call, whose pins are not ended to
+    /// make room. The caller holds no lock, has made no page of these pieces inaccessible for this call, and has marked the block
+    /// as in use.
     pub fn pin(
         &self,
         block: &Block,

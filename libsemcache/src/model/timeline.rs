@@ -246,6 +246,14 @@ pub fn schedule(load: &Load, devices: &[Device]) -> Option<Schedule> {
     Some(run.schedule)
 }
 
+/// Whether any of these devices uploads inputs for others: one has a faster link than to the host, and waits for bytes that are on
+/// their way to another device.
+#[must_use]
+pub fn shares_uploads(links: &Links, devices: usize) -> bool {
+    let fast = |to: usize| links.faster(DeviceId::at(to)).next().is_some();
+    devices > 1 && links.joins() && (0..devices).any(fast)
+}
+
 impl Load {
     /// Chooses, for each tile that several devices read, the device that it is uploaded to; the others copy it from there. The
     /// links from that device to all others must be faster than those from the host. Of such devices it is the one with the
@@ -253,8 +261,7 @@ impl Load {
     /// each device uploaded what it lacks when it lacks it, either the first device would upload all shared inputs, or each
     /// device would upload all of them.
     pub fn share_uploads(&mut self, devices: usize) {
-        // Without joins a device does not wait for bytes that are on their way to another one.
-        if devices < 2 || !self.links.joins() {
+        if !shares_uploads(&self.links, devices) {
             return;
         }
         let mut users = vec![0_u64; self.tiles.len()];

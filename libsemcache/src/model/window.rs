@@ -12,6 +12,8 @@
 
 use std::collections::VecDeque;
 
+use super::drift::apart;
+
 /// The tasks of a call that stay on one device, in order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chain {
@@ -316,20 +318,9 @@ impl Window {
     /// By which share the devices' measured paces over the whole call lie apart; zero if fewer than two are known.
     #[must_use]
     pub fn spread(&self) -> f64 {
-        let known = || {
-            self.lanes
-                .iter()
-                .map(|lane| lane.all)
-                .filter(|all| all.1 > 0.0)
-        };
-        let paces = || known().map(|(took, predicted)| took / predicted);
-        let least = paces().fold(f64::INFINITY, f64::min);
-        let most = paces().fold(0.0, f64::max);
-        if most > least {
-            most / least - 1.0
-        } else {
-            0.0
-        }
+        let known = self.lanes.iter().map(|lane| lane.all);
+        let known = known.filter(|(_, predicted)| *predicted > 0.0);
+        apart(known.map(|(took, predicted)| took / predicted))
     }
 
     /// The tasks that are not queued, in an order in which they may be computed.

@@ -124,24 +124,23 @@ fn order(problem: &Problem, n: usize) -> usize {
 
 /// Rows and columns of an operand of the same problem with `n` columns.
 fn shape(problem: &Problem, operand: usize, n: usize) -> (usize, usize) {
-    let sizes = Sizes {
-        m: order(problem, n),
-        n,
-        k: problem.k,
-        op_a: problem.op_a,
-        op_b: problem.op_b,
-    };
-    problem.routine.operands()[operand].extent.stored(&sizes)
+    stored(problem, operand, (order(problem, n), n, problem.k))
 }
 
 /// The row and the column of an operand that belong to column `n` of the output: what depends on other sizes begins at zero.
 fn begin(problem: &Problem, operand: usize, n: usize) -> (usize, usize) {
+    stored(problem, operand, (0, n, 0))
+}
+
+/// Rows and columns of an operand of a problem with these sizes.
+fn stored(problem: &Problem, operand: usize, (m, n, k): (usize, usize, usize)) -> (usize, usize) {
+    let (op_a, op_b) = (problem.op_a, problem.op_b);
     let sizes = Sizes {
-        m: 0,
+        m,
         n,
-        k: 0,
-        op_a: problem.op_a,
-        op_b: problem.op_b,
+        k,
+        op_a,
+        op_b,
     };
     problem.routine.operands()[operand].extent.stored(&sizes)
 }

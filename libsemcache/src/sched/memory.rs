@@ -199,7 +199,7 @@ impl Uploaders {
     /// The inputs of a plan whose operands fit into the memory of its devices.
     #[must_use]
     pub fn new(problem: &Problem, plan: &Plan, on: &Devices) -> Uploaders {
-        if on.set.len() < 2 {
+        if !timeline::shares_uploads(&on.links, on.set.len()) {
             return Uploaders::default();
         }
         let (mut load, places) = load(problem, plan, on, &[], part_place);
