@@ -75,19 +75,15 @@ impl Runner {
         }
     }
 
-    /// Whether the library is to blame for a program that failed: plays the program once more without the library.
+    /// Whether a program fails without the library, too: then the host BLAS is wrong, or this fuzzer.
+    /// `OPENBLAS_CORETYPE` chooses OpenBLAS's kernels.
     #[must_use]
-    pub fn blame(&self, program: &Program) -> &'static str {
+    pub fn fails_plainly(&self, program: &Program) -> bool {
         let plainly = Runner {
             library: None,
             ..self.clone()
         };
-        if plainly.run(program, &Setting(Vec::new()), None).fine {
-            "without the library the program finds no difference"
-        } else {
-            "the program fails without the library, too: the host BLAS is wrong, or this fuzzer. \
-             OPENBLAS_CORETYPE chooses OpenBLAS's kernels, Haswell's for one"
-        }
+        !plainly.run(program, &Setting(Vec::new()), None).fine
     }
 
     /// The command line that plays the program in a file again.
