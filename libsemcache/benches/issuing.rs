@@ -96,7 +96,7 @@ fn main() {
         unsafe { std::env::set_var(name, value) };
     }
     heap::configure(1 << 20);
-    let device = Box::leak(Box::new(Null::new(in_flight as u64)));
+    let device = Box::leak(Box::new(Null::new(1, in_flight as u64)));
     assert!(runtime::start::start_on(device).is_some());
     let [resident, changed] = measure(n, tile);
     println!(

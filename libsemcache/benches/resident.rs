@@ -81,7 +81,7 @@ fn main() {
         }
     }
     heap::configure(1 << 20);
-    assert!(runtime::start::start_on(Box::leak(Box::new(Null::new(0)))).is_some());
+    assert!(runtime::start::start_on(Box::leak(Box::new(Null::new(1, 0)))).is_some());
     let (x, y, z) = (block(N, true), block(N, true), block(N, true));
     let a = block(512 * 512, true);
     let half = Value { re: 0.5, im: 0.0 };

@@ -20,7 +20,9 @@ use std::time::Duration;
 use nix::sys::mman::{
     MRemapFlags, MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mremap, munmap,
 };
+use semcache::base::Interval;
 use semcache::base::config::Pin;
+use semcache::cache::pins_ahead::PinsAhead;
 use semcache::cache::{Cache, pins as budget};
 use semcache::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Shape, Ticket};
 use semcache::device::sim::{SimConfig, SimMachine};
@@ -653,6 +655,50 @@ fn an_input_that_comes_again_is_pinned() {
         budget::set_when(Pin::Off);
         use_as(a, true, &[Some(a), Some(b)]);
         assert_eq!(starts(), [result]);
+        assert_eq!(sim().pin_violations(), 0);
+    });
+}
+
+/// Pieces of a result are pinned in the order in which tasks use them, by another thread, and each task waits for its own.
+#[test]
+fn results_are_pinned_ahead_of_tasks() {
+    testkit::alone(|| {
+        set_up();
+        budget::set_piece(2 * MIB);
+        let [input, result] = [8 * MIB; 2].map(|len| heap::malloc(len).addr());
+        let [a, b] = [input, result].map(|p| host::find(p).expect("a block"));
+        let (call, bytes) = ([Some(a), Some(b)], [(a.start, a.len), (b.start, b.len)]);
+        assert!(use_as(a, false, &call));
+        let inputs = sim().pinned();
+        cache().add_block(b);
+        assert!(host::mark_in_use(b.id));
+        assert!(cache().pins_slowly(&b, bytes[1]));
+        let mut ahead = PinsAhead::new(&call, &bytes, |operand| operand == 1);
+        // The last quarter, the second and a part of the third, nothing but an input, and the last one again.
+        let uses = [(1, 6, 8), (1, 2, 5), (0, 0, 8), (1, 7, 8)];
+        for (operand, from, to) in uses {
+            ahead.task([(operand, Interval::new(from * MIB, to * MIB))].into_iter());
+        }
+        let ready = || [0, 1, 2, 3].map(|task| ahead.ready(task));
+        assert_eq!(ready(), [false, false, true, false]);
+        std::thread::scope(|s| {
+            s.spawn(|| ahead.run(cache()));
+            while !ahead.ready(1) {
+                ahead.wait(1);
+            }
+        });
+        assert_eq!(ready(), [true; 4]);
+        let mut all: Vec<_> = [2, 4, 6].map(|m| (result + m * MIB, 2 * MIB)).into();
+        all.extend(inputs);
+        all.sort_unstable();
+        assert_eq!(sim().pinned(), all, "the first quarter is used by no task");
+        // A thread that is told to stop pins nothing more, and nobody waits for it.
+        let mut ahead = PinsAhead::new(&call, &bytes, |operand| operand == 1);
+        ahead.task([(1, Interval::new(0, 8 * MIB))].into_iter());
+        ahead.stop();
+        ahead.run(cache());
+        assert!(ahead.ready(0));
+        assert_eq!(sim().pinned(), all);
         assert_eq!(sim().pin_violations(), 0);
     });
 }

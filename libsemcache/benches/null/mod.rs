@@ -1,4 +1,4 @@
-//! A device for measuring the runtime's own time, and memory of the program.
+//! Devices for measuring the runtime's own time, and memory of the program.
 #![expect(
     unsafe_code,
     reason = "implements the raw device contract; plays an unmodified program"
@@ -12,11 +12,11 @@ use semcache::device::api::{
 };
 use semcache::host::heap;
 
-/// A device backend whose operations do nothing. The last ones of each lane count as in flight.
+/// Devices whose operations do nothing, with links between all of them. The last operations of each lane count as in flight.
 #[derive(Debug)]
 pub(crate) struct Null {
     caps: Vec<Caps>,
-    next: [AtomicU64; Lane::ALL.len()],
+    next: Vec<[AtomicU64; Lane::ALL.len()]>,
     memory: AtomicU64,
     cells: Box<[[u128; 1]]>,
     in_flight: u64,
@@ -24,15 +24,30 @@ pub(crate) struct Null {
 
 impl Null {
     /// Of each lane, `in_flight` operations are not complete.
-    pub(crate) fn new(in_flight: u64) -> Self {
+    pub(crate) fn new(devices: usize, in_flight: u64) -> Self {
+        let links = |from| {
+            (0..devices)
+                .map(|to| {
+                    if from == to {
+                        Link::None
+                    } else {
+                        Link::Faster(0)
+                    }
+                })
+                .collect()
+        };
         Null {
-            caps: vec![Caps {
-                name: "null".to_owned(),
-                kind: "sim",
-                memory: 16 << 30,
-                links: vec![Link::None],
-            }],
-            next: [const { AtomicU64::new(0) }; Lane::ALL.len()],
+            caps: (0..devices)
+                .map(|device| Caps {
+                    name: "null".to_owned(),
+                    kind: "sim",
+                    memory: 16 << 30,
+                    links: links(device),
+                })
+                .collect(),
+            next: (0..devices)
+                .map(|_| [const { AtomicU64::new(0) }; Lane::ALL.len()])
+                .collect(),
             memory: AtomicU64::new(1 << 40),
             cells: vec![[0]; 64].into(),
             in_flight,
@@ -40,7 +55,7 @@ impl Null {
     }
 
     fn ticket(&self, device: DeviceId, lane: Lane) -> Ticket {
-        let seq = self.next[lane as usize].fetch_add(1, Relaxed) + 1;
+        let seq = self.next[device.0 as usize][lane as usize].fetch_add(1, Relaxed) + 1;
         Ticket { device, lane, seq }
     }
 }
@@ -112,7 +127,7 @@ impl Backend for Null {
     }
 
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
-        let queued = self.next[ticket.lane as usize].load(Relaxed);
+        let queued = self.next[ticket.device.0 as usize][ticket.lane as usize].load(Relaxed);
         Ok(ticket.seq + self.in_flight <= queued)
     }
 

@@ -9,7 +9,7 @@ use semcache_fault::broken;
 use super::call::Outcome;
 use super::checks::Item;
 use super::finish::{self, Rest, finish};
-use super::operands::{self, Operands};
+use super::operands::{self, Operands, PageLocks};
 use super::spread::Seconds;
 use super::{replay, value};
 use crate::base::counters::{COUNTERS, WhyHost};
@@ -24,6 +24,7 @@ use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
 use crate::model::rates::Rates;
 use crate::plan::{Plan, Problem, Task};
+use crate::process::threads;
 use crate::process::waited::Stopwatch;
 use crate::sched::{self, Holds, Memory, Out, Stopped, StreamedWriteBack, Tiles};
 
@@ -83,7 +84,7 @@ pub(super) struct Issue {
 }
 
 impl Issue {
-    /// Prepares a call. Unless each of its tasks page-locks what it uses, its operands are page-locked now.
+    /// Prepares a call, and page-locks operands that are page-locked before its first task.
     ///
     /// # Errors
     /// Another thread has meanwhile freed, unmapped or remapped a block, or a part of it.
@@ -92,10 +93,10 @@ impl Issue {
         number: u64,
         item: &Item,
         (plan, on): (&Plan, On<'_>),
-        pins_by_task: bool,
+        pinned: PageLocks,
         predicted: Option<Predicted>,
     ) -> Result<Issue, WhyHost> {
-        let mut operands = Operands::register(cache, item, pins_by_task)?;
+        let mut operands = Operands::register(cache, item, pinned)?;
         let problem = &item.problem;
         let mut slots: Box<[[u8; 16]]> = Box::new([]);
         let (mut results, mut cell) = (Vec::new(), None);
@@ -176,11 +177,18 @@ impl Issue {
             None if self.results.is_empty() => Out::Nowhere,
             None => Out::At(&self.results),
         };
-        let pinned_here: &[_] = if self.operands.pinned_by_task {
-            &item.blocks
-        } else {
-            &[]
+        let pinned = self.operands.pinned;
+        let by_task: &[_] = match pinned {
+            PageLocks::ByTask => &item.blocks,
+            _ => &[],
         };
+        let placed = &self.operands.placed;
+        let bytes: Vec<(usize, usize)> = match pinned {
+            PageLocks::ResultsAhead => item.places.iter().map(operands::bytes).collect(),
+            _ => Vec::new(),
+        };
+        let results = (pinned == PageLocks::ResultsAhead)
+            .then(|| sched::pins_ahead(&item.problem, plan, placed, &item.blocks, &bytes));
         let (tiles, uploaders) = match self.holds.as_mut().map_err(|error| refused(error))? {
             Holds::Whole(uploaders) => (None, Some(uploaders)),
             Holds::Tiles(tiles) => (Some(&*tiles), None),
@@ -188,10 +196,24 @@ impl Issue {
         let memory = Memory {
             tiles,
             uploaders,
-            pinning: Pinning::new(pinned_here),
+            pinning: Pinning::new(by_task),
+            results: results.as_ref(),
         };
-        let (placed, streamed) = (&self.operands.placed, &mut self.streamed);
-        sched::run(cache, &item.problem, plan, placed, memory, out, streamed)
+        let streamed = &mut self.streamed;
+        let queue = || sched::run(cache, &item.problem, plan, placed, memory, out, streamed);
+        match &results {
+            None => queue(),
+            Some(results) => threads::beside(
+                "semcache-pin",
+                threads::STACK,
+                || results.run(cache),
+                || {
+                    let launched = queue();
+                    results.stop();
+                    launched
+                },
+            ),
+        }
     }
 
     /// Ends the call: waits for results that must be in host memory when it returns.

@@ -12,13 +12,31 @@ use crate::host::{self, Block, Observer};
 use crate::plan::{Access, Problem};
 use crate::sched;
 
+/// When the operands of a call are page-locked.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum PageLocks {
+    /// Before the first task.
+    #[default]
+    Before,
+    /// Pieces of them before the first task that uses them, by the calling thread.
+    ByTask,
+    /// Inputs before the first task, pieces of results before the first task that uses them, by another thread.
+    ResultsAhead,
+}
+
+/// The address of an operand, and its length.
+#[must_use]
+pub fn bytes(place: &Rect) -> (usize, usize) {
+    (place.start, place.end() - place.start)
+}
+
 /// The operands of a call, as registered with the cache.
 #[derive(Debug, Default)]
 pub struct Operands {
     /// The operands in the order of the kernel.
     pub placed: Vec<Use>,
-    /// Whether each task page-locks what it is the first to use. Decided once for a call: meanwhile another GPU may come up.
-    pub pinned_by_task: bool,
+    /// When they are page-locked. Decided once for a call: meanwhile another GPU may come up.
+    pub pinned: PageLocks,
     transient: Vec<AllocId>,
 }
 
@@ -80,7 +98,7 @@ impl Operands {
     ///
     /// # Errors
     /// Another thread has meanwhile freed, unmapped or remapped a block, or a part of it.
-    pub(super) fn register(cache: &Cache, item: &Item, by_task: bool) -> Result<Self, WhyHost> {
+    pub(super) fn register(cache: &Cache, item: &Item, pinned: PageLocks) -> Result<Self, WhyHost> {
         let Item {
             problem,
             places,
@@ -90,7 +108,7 @@ impl Operands {
         } = item;
         let mut operands = Self {
             placed: Vec::with_capacity(places.len()),
-            pinned_by_task: by_task,
+            pinned,
             transient: Vec::new(),
         };
         for (i, ((p, b), known)) in places.iter().zip(blocks).zip(known).enumerate() {
@@ -106,9 +124,14 @@ impl Operands {
                         operands.release(cache);
                         return Err(WhyHost::Aliased);
                     }
-                    if !by_task {
-                        let written = problem.access(i) != Access::Read;
-                        cache.pin(b, (p.start, p.end() - p.start), written, blocks);
+                    let written = problem.access(i) != Access::Read;
+                    let now = match pinned {
+                        PageLocks::Before => true,
+                        PageLocks::ByTask => false,
+                        PageLocks::ResultsAhead => !written,
+                    };
+                    if now {
+                        cache.pin(b, bytes(p), written, blocks);
                     }
                     (b.id, b.start)
                 }

@@ -6,14 +6,14 @@ use super::checks::{Checks, Group, Item};
 use super::finish::Rest;
 use super::issue::{Carried, Issue, On, Predicted};
 use super::offload;
-use super::operands::blocks;
+use super::operands::{self, PageLocks, blocks};
 use super::policy::Policy;
 use super::window::{self, Unfinished};
 use super::{host_decisions, host_part, replay};
 use crate::base::Value;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::cache::Cache;
-use crate::plan::Plan;
+use crate::plan::{Access, Plan};
 use crate::process::waited::Stopwatch;
 
 /// How calls on devices ended, or how far they are.
@@ -143,11 +143,23 @@ pub fn run(
     Ok(ran)
 }
 
-/// Whether the tasks of a plan page-lock what they use one after the other; else the operands are page-locked before the first
-/// task. A single task waits for all of its operands anyway. With a context on each of two H100s page-locking takes longer
-/// than all copies and kernels, and was no faster piece by piece.
-fn pins_by_task(cache: &Cache, plan: &Plan) -> bool {
-    plan.tasks.len() > 1 && cache.backend().usable() == 1
+/// When the operands of a call are page-locked. A single task waits for all of its operands anyway. With a context on each of several
+/// GPUs page-locking takes longer than all copies and kernels, so a thread does it beside the calling one.
+fn pinned(cache: &Cache, item: &Item, plan: &Plan) -> PageLocks {
+    let problem = &item.problem;
+    let results = || {
+        let all = item.places.iter().zip(&item.blocks).enumerate();
+        let mut written = all.filter(|(i, _)| problem.access(*i) != Access::Read);
+        written.any(|(_, (place, block))| {
+            block.is_some_and(|b| cache.pins_slowly(&b, operands::bytes(place)))
+        })
+    };
+    match cache.backend().usable() {
+        _ if plan.tasks.len() < 2 => PageLocks::Before,
+        1 => PageLocks::ByTask,
+        _ if results() => PageLocks::ResultsAhead,
+        _ => PageLocks::Before,
+    }
 }
 
 /// Runs a call by its plan; `number` is the call's number in the cache.
@@ -161,8 +173,8 @@ fn carry_out(
     predicted: Option<Predicted>,
     (plan, on): (&Plan, On<'_>),
 ) -> Result<Carried, WhyHost> {
-    let by_task = pins_by_task(cache, plan);
-    let mut issue = Issue::new(cache, number, item, (plan, on), by_task, predicted)?;
+    let pinned = pinned(cache, item, plan);
+    let mut issue = Issue::new(cache, number, item, (plan, on), pinned, predicted)?;
     let launched = issue.run(cache, item, plan);
     issue.end(cache, item, plan, launched)
 }

@@ -8,6 +8,7 @@
 use super::checks::Item;
 use super::finish::Rest;
 use super::issue::{Carried, Issue, Predicted, as_loss, write_back};
+use super::operands::PageLocks;
 use super::policy::Policy;
 use super::spread::Spread;
 use crate::base::DeviceSet;
@@ -66,7 +67,14 @@ impl Unfinished {
         depth: usize,
     ) -> Result<Box<Unfinished>, WhyHost> {
         let on = (on, &spread.rates);
-        let issue = Issue::new(cache, number, item, (&plan, on), false, predicted)?;
+        let issue = Issue::new(
+            cache,
+            number,
+            item,
+            (&plan, on),
+            PageLocks::Before,
+            predicted,
+        )?;
         COUNTERS.window.calls.add(1);
         Ok(Box::new(Unfinished {
             windowed: Windowed::new(&item.problem, plan, on, depth),

@@ -32,6 +32,7 @@ mod open_for_good;
 mod opened;
 mod owners;
 pub mod pins;
+pub mod pins_ahead;
 pub mod place;
 mod prediction_error;
 pub mod push;

@@ -45,6 +45,10 @@ pub fn set_when(when: Pin) {
     WHEN.store(when as u8, Ordering::Relaxed);
 }
 
+fn when() -> Pin {
+    Pin::ALL[usize::from(WHEN.load(Ordering::Relaxed))]
+}
+
 /// Bytes of a piece.
 static PIECE: AtomicUsize = AtomicUsize::new(64 << 20);
 
@@ -54,7 +58,7 @@ pub fn set_piece(bytes: usize) {
 }
 
 /// The pieces of a block that overlap the addresses from `at` on, each with its index, start and length in whole pages.
-fn pieces(
+pub(super) fn pieces(
     block: &Block,
     at: usize,
     len: usize,
@@ -150,6 +154,12 @@ impl Cache {
         pins::pending(block, (at, len), pieces)
     }
 
+    /// Whether it takes longer to pin these bytes of a block, which the call writes, than to start a thread that does it.
+    #[must_use]
+    pub fn pins_slowly(&self, block: &Block, (at, len): (usize, usize)) -> bool {
+        when() != Pin::Off && self.unpinned(block, at, len) > PIECE.load(Ordering::Relaxed)
+    }
+
     /// Pins the pieces of a block that hold `len` bytes from `at` on, which are an operand, as far as that pays and is
     /// possible; `written`: whether the call writes the operand. `call` are the blocks of this call, whose pins are not ended to
     /// make room. The caller holds no lock, has made no page of these pieces inaccessible for this call, and has marked the block
@@ -161,14 +171,17 @@ impl Cache {
         written: bool,
         call: &[Option<Block>],
     ) {
-        if block.len >= LEAST && !pins::used(block, at, len) {
+        // A matrix that stays on the devices between calls: one question instead of one for each of up to 256 pieces.
+        let stays = || !written && self.moves_nothing(block, at, at + len);
+        if block.len >= LEAST && !pins::used(block, at, len) && !stays() {
             for (_, piece) in pieces(block, at, len) {
                 self.pin_piece(block, piece, (at, len), written, call);
             }
         }
     }
 
-    fn pin_piece(
+    /// As [`Cache::pin`], of one piece.
+    pub(super) fn pin_piece(
         &self,
         block: &Block,
         piece: (usize, usize),
@@ -208,7 +221,7 @@ impl Cache {
     /// Whether bytes pass through staging memory now. A result never does if it may be page-locked: its pages become inaccessible, so
     /// the CPU copies it from staging memory through the kernel, at 6 GB/s, and it cannot be page-locked then.
     fn stages(&self, first: bool) -> bool {
-        match Pin::ALL[usize::from(WHEN.load(Ordering::Relaxed))] {
+        match when() {
             Pin::First => false,
             Pin::Again => first,
             Pin::Off => true,
@@ -216,10 +229,10 @@ impl Cache {
         }
     }
 
-    /// Whether devices hold all bytes of a range, so that none is uploaded. With several GPUs page-locking them for a later
-    /// use takes longer than that use may save.
+    /// Whether devices hold all bytes of a range, so that none is uploaded. Where inputs pass through staging memory at first,
+    /// page-locking such bytes for a later use takes longer than that use may save.
     fn moves_nothing(&self, block: &Block, from: usize, to: usize) -> bool {
-        if self.backend.usable() < 2 {
+        if self.backend.usable() < 2 && matches!(when(), Pin::Auto | Pin::First) {
             return false;
         }
         let rect = Rect::interval(from - block.start, to - block.start);

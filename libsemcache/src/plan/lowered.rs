@@ -31,6 +31,13 @@ impl Plan {
         }
     }
 
+    /// The number of devices that have tasks.
+    #[must_use]
+    pub fn devices(&self) -> usize {
+        let all = self.footprints.iter().map(|f| f.device);
+        all.collect::<std::collections::BTreeSet<_>>().len()
+    }
+
     /// Gives these tasks to other devices. The footprints stay: they are what the plan first gave the devices.
     pub fn give(&mut self, tasks: impl IntoIterator<Item = (usize, DeviceId)>) {
         for (at, device) in tasks {

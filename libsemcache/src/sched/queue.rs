@@ -7,6 +7,7 @@ use super::streamed::StreamedWriteBack;
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{AllocId, DeviceId, Rect};
 use crate::cache::pins::Pinning;
+use crate::cache::pins_ahead::PinsAhead;
 use crate::cache::place::{device_bytes, holds};
 use crate::cache::room::Room;
 use crate::cache::task::Use;
@@ -88,6 +89,8 @@ pub struct Memory<'a> {
     pub uploaders: Option<&'a mut Uploaders>,
     /// The pieces of host memory that are pinned before the first task that uses them.
     pub pinning: Pinning<'a>,
+    /// The pieces that another thread pins before the first task that uses them.
+    pub results: Option<&'a PinsAhead<'a>>,
 }
 
 /// A call whose tasks are queued one by one.
@@ -101,6 +104,8 @@ pub(super) struct Queue<'a> {
     footprints: Footprints,
     /// Whether tasks have gone to other devices than planned.
     pub(super) dealt: bool,
+    /// The first task whose inputs have not been sent ahead of it.
+    brought: usize,
     /// What holds the operands if all of them fit.
     whole: Room<'static>,
 }
@@ -126,56 +131,26 @@ impl<'a> Queue<'a> {
             },
             footprints,
             dealt: false,
+            brought: 0,
         }
     }
 
-    /// Queues the task with this index, and behind it the streamed write-back of the pieces that `streamed` chooses.
-    pub(super) fn task(
-        &mut self,
-        plan: &Plan,
-        at: usize,
-        streamed: &mut StreamedWriteBack,
-    ) -> Result<Ticket, CacheError> {
-        let (cache, problem, operands) = (self.cache, self.problem, self.operands);
+    /// Queues the task with this index.
+    pub(super) fn task(&mut self, plan: &Plan, at: usize) -> Result<Ticket, CacheError> {
         let task = &plan.tasks[at];
-        let Memory {
-            tiles,
-            uploaders,
-            pinning,
-        } = &mut self.memory;
-        let mut uses: Vec<Use> = task
-            .parts
-            .iter()
-            .map(|p| {
-                let moved = plan.strips.around(task.device, p);
-                let strip = problem.bytes(&moved, operands[p.operand].view.start);
-                pinning.need(cache, p.operand, p.access != Access::Read, strip.span());
-                let footprint = match tiles {
-                    None => self.footprints.of(task.device, p.operand, &strip),
-                    Some(_) => Some(strip),
-                };
-                let mut tile = use_of(problem, &task.kernel, operands, p, footprint);
-                if p.access == Access::Read && strip != tile.view {
-                    tile.touched = vec![(strip, Access::Read)];
-                }
-                let uploader = uploaders.as_mut().and_then(|all| all.first(&moved));
-                if let Some(uploader) = uploader.filter(|&u| u != task.device)
-                    && let Some(footprint) = self.footprints.of(uploader, p.operand, &strip)
-                {
-                    let input = Use {
-                        footprint,
-                        ..tile.clone()
-                    };
-                    // What cannot be sent there is copied by the task itself.
-                    let _ = cache.bring(uploader, &input, self.whole);
-                }
-                tile
-            })
-            .collect();
+        while let Some(results) = self.memory.results
+            && !results.ready(at)
+        {
+            if !self.bring_next(plan, at) {
+                results.wait(at);
+            }
+        }
+        let parts = task.parts.iter();
+        let mut uses: Vec<Use> = parts.map(|p| self.tile(plan, task, p)).collect();
         if let Out::At(results) = self.out {
             uses.extend(results.get(at).cloned());
         }
-        let room = match tiles {
+        let room = match self.memory.tiles {
             Some(tiles) if self.dealt => tiles.slots(),
             Some(tiles) => tiles.room(at),
             None => self.whole,
@@ -187,10 +162,68 @@ impl<'a> Queue<'a> {
             },
             _ => kernel(task, at),
         };
-        let ticket = cache.queue(task.device, &uses, room, &make)?;
-        let pieces = streamed.queued(at, problem, plan, operands);
+        self.cache.queue(task.device, &uses, room, &make)
+    }
+
+    /// How a task uses a part of an operand, and the bytes that are moved with it. If another device is to have an input first, the
+    /// input is sent there.
+    fn tile(&mut self, plan: &Plan, task: &Task, p: &Part) -> Use {
+        let (cache, problem, operands) = (self.cache, self.problem, self.operands);
+        let Memory {
+            tiles,
+            uploaders,
+            pinning,
+            ..
+        } = &mut self.memory;
+        let moved = plan.strips.around(task.device, p);
+        let strip = problem.bytes(&moved, operands[p.operand].view.start);
+        pinning.need(cache, p.operand, p.access != Access::Read, strip.span());
+        let footprint = match tiles {
+            None => self.footprints.of(task.device, p.operand, &strip),
+            Some(_) => Some(strip),
+        };
+        let mut tile = use_of(problem, &task.kernel, operands, p, footprint);
+        if p.access == Access::Read && strip != tile.view {
+            tile.touched = vec![(strip, Access::Read)];
+        }
+        let uploader = uploaders.as_mut().and_then(|all| all.first(&moved));
+        if let Some(uploader) = uploader.filter(|&u| u != task.device)
+            && let Some(footprint) = self.footprints.of(uploader, p.operand, &strip)
+        {
+            let input = Use {
+                footprint,
+                ..tile.clone()
+            };
+            // What cannot be sent there is copied by the task itself.
+            let _ = cache.bring(uploader, &input, self.whole);
+        }
+        tile
+    }
+
+    /// Before the task `at` can be queued: sends the inputs of the next task of which none were sent, and that no task of the call
+    /// writes. Returns false if there is none, or if tiles leave the devices.
+    fn bring_next(&mut self, plan: &Plan, at: usize) -> bool {
+        self.brought = self.brought.max(at);
+        let task = match plan.tasks.get(self.brought) {
+            Some(task) if self.memory.tiles.is_none() => task,
+            _ => return false,
+        };
+        self.brought += 1;
+        for p in &task.parts {
+            if self.problem.access(p.operand) == Access::Read {
+                let input = self.tile(plan, task, p);
+                // What cannot be sent is copied by the task itself.
+                let _ = self.cache.bring(task.device, &input, self.whole);
+            }
+        }
+        true
+    }
+
+    /// Queues the write-back of the pieces that are final once this task is done, as far as `streamed` chooses. It is called once for
+    /// each task, in the order in which they are queued.
+    pub(super) fn write_back(&self, plan: &Plan, at: usize, streamed: &mut StreamedWriteBack) {
+        let pieces = streamed.queued(at, self.problem, plan, self.operands);
         self.send(pieces, streamed);
-        Ok(ticket)
     }
 
     /// Queues the write-back of final pieces.

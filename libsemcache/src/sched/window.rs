@@ -91,6 +91,7 @@ impl Windowed {
             tiles,
             uploaders: None,
             pinning: Pinning::new(&[]),
+            results: None,
         };
         let mut queue = Queue::new(cache, problem, &self.plan, operands, memory, Out::Nowhere);
         let stopped = |queued: &[usize], error| Stopped {
@@ -100,8 +101,9 @@ impl Windowed {
         loop {
             queue.dealt = self.window.moved() > 0;
             match self.window.next(now()) {
-                Next::Task { device, task } => match queue.task(&self.plan, task, streamed) {
+                Next::Task { device, task } => match queue.task(&self.plan, task) {
                     Ok(ticket) => {
+                        queue.write_back(&self.plan, task, streamed);
                         self.tickets[device].push_back(ticket);
                         self.queued.push(task);
                         self.is_queued[task] = true;

@@ -90,6 +90,7 @@ impl Product {
             tiles: holds.tiles(),
             uploaders: None,
             pinning: Pinning::new(&[]),
+            results: None,
         };
         let out = Out::Nowhere;
         let done = run(cache, problem, plan, operands, memory, out, &mut streamed);
@@ -177,6 +178,7 @@ fn what_an_earlier_call_left_stays_if_that_is_worth_it() {
                 tiles: None,
                 uploaders: None,
                 pinning: Pinning::new(&[]),
+                results: None,
             },
             Out::Nowhere,
             &mut streamed,
@@ -236,6 +238,7 @@ fn strips_that_an_earlier_call_left_in_part() {
                 tiles: None,
                 uploaders: None,
                 pinning: Pinning::new(&[]),
+                results: None,
             },
             Out::Nowhere,
             &mut StreamedWriteBack::default(),
@@ -260,6 +263,7 @@ fn copies_in_flight_are_sources_only_if_the_settings_say_so() {
                 tiles: None,
                 uploaders: None,
                 pinning: Pinning::new(&[]),
+                results: None,
             };
             let done = run(
                 &product.cache,
@@ -298,6 +302,7 @@ fn devices_share_the_uploads_of_what_all_of_them_use() {
         tiles: None,
         uploaders: Some(&mut uploaders),
         pinning: Pinning::new(&[]),
+        results: None,
     };
     let mut streamed = StreamedWriteBack::default();
     let operands = &product.operands;
