@@ -19,11 +19,12 @@ use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::lost::HostCopy;
 use crate::cache::pins::Pinning;
+use crate::cache::pins_ahead::PinsAhead;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
 use crate::model::rates::Rates;
-use crate::plan::{Plan, Problem, Task};
+use crate::plan::{Access, Plan, Problem, Task};
 use crate::process::threads;
 use crate::process::waited::Stopwatch;
 use crate::sched::{self, Holds, Memory, Out, Stopped, StreamedWriteBack, Tiles};
@@ -187,8 +188,12 @@ impl Issue {
             PageLocks::ResultsAhead => item.places.iter().map(operands::bytes).collect(),
             _ => Vec::new(),
         };
-        let results = (pinned == PageLocks::ResultsAhead)
-            .then(|| sched::pins_ahead(&item.problem, plan, placed, &item.blocks, &bytes));
+        let results = (pinned == PageLocks::ResultsAhead).then(|| {
+            let written = |i| item.problem.access(i) != Access::Read;
+            let mut results = PinsAhead::new(&item.blocks, &bytes, written);
+            sched::add_tasks(&mut results, &item.problem, plan, placed);
+            results
+        });
         let (tiles, uploaders) = match self.holds.as_mut().map_err(|error| refused(error))? {
             Holds::Whole(uploaders) => (None, Some(uploaders)),
             Holds::Tiles(tiles) => (Some(&*tiles), None),

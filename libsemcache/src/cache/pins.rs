@@ -253,7 +253,7 @@ impl Cache {
             let at = start - e.host.base;
             e.guarded && e.dir.access(Interval::new(at, at + len)) != Access::ReadWrite
         };
-        if self.lock().entries.get(&id).is_some_and(protected) {
+        if self.lock_beside().entries.get(&id).is_some_and(protected) {
             return Err(Refusal::Later);
         }
         if covered / SHARE * 100 < len && host::present_share(start, len) < SHARE {

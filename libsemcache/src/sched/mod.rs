@@ -14,6 +14,6 @@ pub mod window;
 
 pub use queue::{Memory, Out, operand, uses};
 pub use room::Tiles;
-pub use run::{Holds, Stopped, make_room, pins_ahead, run};
+pub use run::{Holds, Stopped, add_tasks, make_room, run};
 pub use streamed::StreamedWriteBack;
 pub use window::Windowed;

@@ -10,9 +10,8 @@ use crate::cache::place::tile_bytes;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::Ticket;
-use crate::host::Block;
 use crate::model::rates::Rates;
-use crate::plan::{Access, Plan, Problem};
+use crate::plan::{Plan, Problem};
 
 /// A plan that could not be issued to its end: tasks before `at` are queued, the others are not.
 #[derive(Clone, Debug)]
@@ -102,18 +101,8 @@ pub fn make_room(
     room::make_room(cache, problem, plan, operands, on).map(Holds::Tiles)
 }
 
-/// The results of a plan whose operands lie in these blocks, and have these addresses and lengths, for a thread that page-locks them
-/// while the tasks are queued.
-#[must_use]
-pub fn pins_ahead<'a>(
-    problem: &Problem,
-    plan: &Plan,
-    operands: &[Use],
-    blocks: &'a [Option<Block>],
-    bytes: &'a [(usize, usize)],
-) -> PinsAhead<'a> {
-    let written = |i| problem.access(i) != Access::Read;
-    let mut results = PinsAhead::new(blocks, bytes, written);
+/// Adds the tasks of a plan to the results that a thread page-locks while the tasks are queued.
+pub fn add_tasks(results: &mut PinsAhead<'_>, problem: &Problem, plan: &Plan, operands: &[Use]) {
     for task in &plan.tasks {
         results.task(task.parts.iter().map(|p| {
             let moved = plan.strips.around(task.device, p);
@@ -121,7 +110,6 @@ pub fn pins_ahead<'a>(
             (p.operand, strip.span())
         }));
     }
-    results
 }
 
 #[cfg(test)]
