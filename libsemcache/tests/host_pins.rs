@@ -667,13 +667,14 @@ fn results_are_pinned_ahead_of_tasks() {
         budget::set_piece(2 * MIB);
         let [input, result] = [8 * MIB; 2].map(|len| heap::malloc(len).addr());
         let [a, b] = [input, result].map(|p| host::find(p).expect("a block"));
-        let (call, bytes) = ([Some(a), Some(b)], [(a.start, a.len), (b.start, b.len)]);
+        let call = [Some(a), Some(b)];
+        let written = |operand| (operand == 1).then_some((b.start, b.len));
         assert!(use_as(a, false, &call));
         let inputs = sim().pinned();
         cache().add_block(b);
         assert!(host::mark_in_use(b.id));
-        assert!(cache().pins_slowly(&b, bytes[1]));
-        let mut ahead = PinsAhead::new(&call, &bytes, |operand| operand == 1);
+        assert!(cache().pins_slowly(&b, (b.start, b.len)));
+        let mut ahead = PinsAhead::new(&call, written);
         // The last quarter, the second and a part of the third, nothing but an input, and the last one again.
         let uses = [(1, 6, 8), (1, 2, 5), (0, 0, 8), (1, 7, 8)];
         for (operand, from, to) in uses {
@@ -693,11 +694,27 @@ fn results_are_pinned_ahead_of_tasks() {
         all.sort_unstable();
         assert_eq!(sim().pinned(), all, "the first quarter is used by no task");
         // A thread that is told to stop pins nothing more, and nobody waits for it.
-        let mut ahead = PinsAhead::new(&call, &bytes, |operand| operand == 1);
+        let mut ahead = PinsAhead::new(&call, written);
         ahead.task([(1, Interval::new(0, 8 * MIB))].into_iter());
         ahead.stop();
         ahead.run(cache());
         assert!(ahead.ready(0));
+        assert_eq!(sim().pinned(), all);
+        // Two results in one block have pieces in common.
+        let both = heap::malloc(6 * MIB).addr();
+        let c = host::find(both).expect("a block");
+        cache().add_block(c);
+        assert!(host::mark_in_use(c.id));
+        let call = [Some(c), Some(c)];
+        let mut ahead = PinsAhead::new(&call, |operand| Some((both + operand * 3 * MIB, 3 * MIB)));
+        ahead.task(
+            [0, 1]
+                .map(|o| (o, Interval::new(o * 3 * MIB, o * 3 * MIB + 3 * MIB)))
+                .into_iter(),
+        );
+        ahead.run(cache());
+        all.extend([0, 2, 4].map(|m| (both + m * MIB, 2 * MIB)));
+        all.sort_unstable();
         assert_eq!(sim().pinned(), all);
         assert_eq!(sim().pin_violations(), 0);
     });

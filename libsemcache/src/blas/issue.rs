@@ -184,13 +184,11 @@ impl Issue {
             _ => &[],
         };
         let placed = &self.operands.placed;
-        let bytes: Vec<(usize, usize)> = match pinned {
-            PageLocks::ResultsAhead => item.places.iter().map(operands::bytes).collect(),
-            _ => Vec::new(),
-        };
         let results = (pinned == PageLocks::ResultsAhead).then(|| {
-            let written = |i| item.problem.access(i) != Access::Read;
-            let mut results = PinsAhead::new(&item.blocks, &bytes, written);
+            let mut results = PinsAhead::new(&item.blocks, |i| {
+                let written = item.problem.access(i) != Access::Read;
+                written.then(|| operands::bytes(&item.places[i]))
+            });
             sched::add_tasks(&mut results, &item.problem, plan, placed);
             results
         });

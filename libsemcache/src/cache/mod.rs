@@ -184,8 +184,6 @@ pub struct Cache {
     state: Mutex<State>,
     /// Pages that were made writable while a fork holds the lock of `state`.
     opened: opened::Lock,
-    /// Threads that wait for the lock of `state` to work beside a call.
-    beside: AtomicUsize,
     /// The number of the next call.
     numbers: AtomicU64,
     held: Held,
@@ -240,7 +238,6 @@ impl Cache {
                 ..State::default()
             }),
             opened: opened::Lock::default(),
-            beside: AtomicUsize::new(0),
             numbers: AtomicU64::new(0),
             held: Held::default(),
             write_through: AtomicBool::new(false),
@@ -278,23 +275,6 @@ impl Cache {
     #[must_use]
     pub fn locks() -> u64 {
         LOCKS.get()
-    }
-
-    /// As [`Cache::lock`], for a thread that may work beside a call: the thread of the call lets it go first by
-    /// [`Cache::give_way`].
-    fn lock_beside(&self) -> MutexGuard<'_, State> {
-        self.beside.fetch_add(1, Ordering::Relaxed);
-        let state = self.lock();
-        self.beside.fetch_sub(1, Ordering::Relaxed);
-        state
-    }
-
-    /// For a thread that takes the lock again and again, for milliseconds each time: the lock is not fair, so a thread that waits
-    /// for it beside the call would get it when the call is over.
-    pub fn give_way(&self) {
-        while self.beside.load(Ordering::Relaxed) > 0 {
-            rustix::thread::sched_yield();
-        }
     }
 
     /// Takes the cache's lock, also after a thread panicked while holding it: the state is as the last complete step

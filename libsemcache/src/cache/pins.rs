@@ -132,14 +132,65 @@ fn budget() -> usize {
 
 /// The right to pin one range. If it is dropped without a result (after a panic), the pin counts as refused for good:
 /// other threads wait for a result.
-struct Claimed {
+#[derive(Debug)]
+pub(super) struct Claimed {
+    id: AllocId,
     start: usize,
+    len: usize,
+    /// Bytes from the first to the last of the operands seen so far.
+    covered: usize,
+    /// Whether no operand of this block lay in the range before.
+    first: bool,
     result: Result<(), Refusal>,
+}
+
+impl Claimed {
+    /// The range's first byte.
+    pub(super) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// The range is not pinned now.
+    pub(super) fn later(mut self) {
+        self.result = Err(Refusal::Later);
+    }
 }
 
 impl Drop for Claimed {
     fn drop(&mut self) {
         pins::finish(self.start, self.result);
+    }
+}
+
+/// Of an operand's bytes those in a piece, from and to.
+fn part_in(piece: (usize, usize), (at, len): (usize, usize)) -> (usize, usize) {
+    let from = at.max(piece.0);
+    (from, (at + len).min(piece.0 + piece.1).max(from))
+}
+
+/// Claims a piece of a block for `len` bytes of an operand from `at` on, unless it is pinned or will not be. Waits while another
+/// thread pins it.
+pub(super) fn claim(
+    block: &Block,
+    piece: (usize, usize),
+    (at, len): (usize, usize),
+) -> Option<Claimed> {
+    let (from, to) = part_in(piece, (at, len));
+    match pins::claim(block, piece, from, to - from) {
+        Claim::Settled => None,
+        Claim::Yours {
+            start,
+            len,
+            covered,
+            first,
+        } => Some(Claimed {
+            id: block.id,
+            start,
+            len,
+            covered,
+            first,
+            result: Err(Refusal::Never),
+        }),
     }
 }
 
@@ -180,8 +231,7 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::pin`], of one piece.
-    pub(super) fn pin_piece(
+    fn pin_piece(
         &self,
         block: &Block,
         piece: (usize, usize),
@@ -189,30 +239,40 @@ impl Cache {
         written: bool,
         call: &[Option<Block>],
     ) {
-        // Of the operand the bytes in the piece.
-        let from = at.max(piece.0);
-        let to = (at + len).min(piece.0 + piece.1);
-        let Claim::Yours {
-            start,
-            len,
-            covered,
-            first,
-        } = pins::claim(block, piece, from, to.saturating_sub(from))
-        else {
+        let Some(claimed) = claim(block, piece, (at, len)) else {
             return;
         };
-        let mut claimed = Claimed {
-            start,
-            result: Err(Refusal::Never),
-        };
-        if self.stages(first && !written) || !written && self.moves_nothing(block, from, to) {
-            claimed.result = Err(Refusal::Later);
+        let (from, to) = part_in(piece, (at, len));
+        let staged = self.stages(claimed.first && !written);
+        if staged || !written && self.moves_nothing(block, from, to) {
+            claimed.later();
             return;
         }
+        let free = self.accessible(vec![claimed]);
+        free.into_iter().for_each(|c| self.pin_claimed(c, call));
+    }
+
+    /// Of these ranges, those without an inaccessible or read-only page; the others are pinned at a later use. A call that restricts
+    /// pages of a range pins it first, so while a range is claimed that does not change.
+    pub(super) fn accessible(&self, claimed: Vec<Claimed>) -> Vec<Claimed> {
+        let state = self.lock();
+        let (free, closed): (Vec<_>, Vec<_>) = claimed.into_iter().partition(|c| {
+            state.entries.get(&c.id).is_none_or(|e: &Entry| {
+                let at = c.start - e.host.base;
+                !e.guarded || e.dir.access(Interval::new(at, at + c.len)) == Access::ReadWrite
+            })
+        });
+        drop(state);
+        closed.into_iter().for_each(Claimed::later);
+        free
+    }
+
+    /// Pins an accessible range.
+    pub(super) fn pin_claimed(&self, mut claimed: Claimed, call: &[Option<Block>]) {
         host::idle::start();
-        claimed.result = self.try_pin(block.id, start, len, covered, call);
+        claimed.result = self.try_pin(&claimed, call);
         match claimed.result {
-            Ok(()) => COUNTERS.host.pinned.add(len as u64),
+            Ok(()) => COUNTERS.host.pinned.add(claimed.len as u64),
             Err(Refusal::Sparse) => {}
             Err(_) => COUNTERS.host.pin_refused.add(1),
         }
@@ -241,21 +301,13 @@ impl Cache {
         entry.is_some_and(|e| e.dir.on_devices(&rect))
     }
 
-    fn try_pin(
-        &self,
-        id: AllocId,
-        start: usize,
-        len: usize,
-        covered: usize,
-        call: &[Option<Block>],
-    ) -> Result<(), Refusal> {
-        let protected = |e: &Entry| {
-            let at = start - e.host.base;
-            e.guarded && e.dir.access(Interval::new(at, at + len)) != Access::ReadWrite
-        };
-        if self.lock_beside().entries.get(&id).is_some_and(protected) {
-            return Err(Refusal::Later);
-        }
+    fn try_pin(&self, claimed: &Claimed, call: &[Option<Block>]) -> Result<(), Refusal> {
+        let &Claimed {
+            start,
+            len,
+            covered,
+            ..
+        } = claimed;
         if covered / SHARE * 100 < len && host::present_share(start, len) < SHARE {
             return Err(Refusal::Sparse);
         }

@@ -12,25 +12,26 @@ use super::{Cache, pins};
 use crate::base::Interval;
 use crate::host::Block;
 
-/// One piece of an operand's block.
+/// A block with results of a call.
 #[derive(Debug)]
-struct Wanted {
-    operand: usize,
-    piece: (usize, usize),
+struct Results {
+    block: Block,
+    /// From the first to the last byte of the results.
+    bytes: (usize, usize),
+    /// For each piece of the block that a task uses, its position in the order.
+    positions: Vec<Option<usize>>,
 }
 
-/// Pieces of a call's results, in the order in which its tasks first use them.
+/// Pieces of the blocks of a call's results, in the order in which its tasks first use them.
 #[derive(Debug)]
 pub struct PinsAhead<'a> {
-    /// The block of each operand that is a result.
-    results: Vec<Option<Block>>,
-    /// The bytes of each operand: its address and length.
-    bytes: &'a [(usize, usize)],
+    blocks: Vec<Results>,
+    /// For each operand that is a result, the index of its block.
+    of: Vec<Option<usize>>,
     /// The blocks of all operands.
     call: &'a [Option<Block>],
-    wanted: Vec<Wanted>,
-    /// For each operand and piece of its block, its position in `wanted`.
-    positions: Vec<Vec<Option<usize>>>,
+    /// Index of a block, and the piece of it.
+    wanted: Vec<(usize, (usize, usize))>,
     /// For each task, the number of pieces that are page-locked before it is queued.
     before: Vec<usize>,
     /// How many are page-locked, or will not be.
@@ -39,20 +40,34 @@ pub struct PinsAhead<'a> {
 }
 
 impl<'a> PinsAhead<'a> {
-    /// `call` and `bytes`: the blocks of all operands, and of each its address and length; `written`: whether the call writes it.
+    /// `call`: the blocks of all operands; `written`: of an operand that the call writes, its address and length.
     #[must_use]
     pub fn new(
         call: &'a [Option<Block>],
-        bytes: &'a [(usize, usize)],
-        written: impl Fn(usize) -> bool,
+        written: impl Fn(usize) -> Option<(usize, usize)>,
     ) -> PinsAhead<'a> {
-        let result = |(i, block): (usize, &Option<Block>)| block.filter(|_| written(i));
+        let mut blocks: Vec<Results> = Vec::new();
+        let of = |(i, block): (usize, &Option<Block>)| {
+            let (block, (at, len)) = (block.as_ref()?, written(i)?);
+            let known = blocks.iter().position(|r| r.block.id == block.id);
+            let index = known.unwrap_or_else(|| {
+                blocks.push(Results {
+                    block: *block,
+                    bytes: (at, len),
+                    positions: Vec::new(),
+                });
+                blocks.len() - 1
+            });
+            let (from, bytes) = blocks[index].bytes;
+            let (start, end) = (from.min(at), (from + bytes).max(at + len));
+            blocks[index].bytes = (start, end - start);
+            Some(index)
+        };
         PinsAhead {
-            results: call.iter().enumerate().map(result).collect(),
-            bytes,
+            of: call.iter().enumerate().map(of).collect(),
+            blocks,
             call,
             wanted: Vec::new(),
-            positions: vec![Vec::new(); call.len()],
             before: Vec::new(),
             done: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
@@ -63,16 +78,18 @@ impl<'a> PinsAhead<'a> {
     pub fn task(&mut self, uses: impl Iterator<Item = (usize, Interval)>) {
         let mut before = 0;
         for (operand, span) in uses {
-            let Some(Some(block)) = self.results.get(operand) else {
+            let Some(Some(index)) = self.of.get(operand) else {
                 continue;
             };
+            let Results {
+                block, positions, ..
+            } = &mut self.blocks[*index];
             for (i, piece) in pins::pieces(block, block.start + span.start, span.len()) {
-                let positions = &mut self.positions[operand];
                 if positions.len() <= i {
                     positions.resize(i + 1, None);
                 }
                 let at = *positions[i].get_or_insert_with(|| {
-                    self.wanted.push(Wanted { operand, piece });
+                    self.wanted.push((*index, piece));
                     self.wanted.len() - 1
                 });
                 before = before.max(at + 1);
@@ -90,12 +107,25 @@ impl<'a> PinsAhead<'a> {
             }
         }
         let ended = Ended(self);
-        for (i, w) in self.wanted.iter().enumerate() {
-            if self.stopped.load(Relaxed) {
-                break;
-            }
-            if let Some(block) = &self.results[w.operand] {
-                cache.pin_piece(block, w.piece, self.bytes[w.operand], true, self.call);
+        // The calling thread holds the cache's lock while it copies inputs to staging memory, so it is taken once and not for each
+        // piece. All threads that claim several pieces do so in the order of addresses: none waits for another one that waits for it.
+        let mut order: Vec<usize> = (0..self.wanted.len()).collect();
+        order.sort_unstable_by_key(|&i| self.wanted[i].1);
+        let claim = |i: usize| {
+            let (block, piece) = self.wanted[i];
+            let Results { block, bytes, .. } = &self.blocks[block];
+            pins::claim(block, piece, *bytes)
+        };
+        let claimed = order.into_iter().filter_map(claim).collect();
+        let mut free = cache.accessible(claimed);
+        for (i, (_, piece)) in self.wanted.iter().enumerate() {
+            if let Some(at) = free.iter().position(|c| c.start() == piece.0) {
+                let claimed = free.swap_remove(at);
+                if self.stopped.load(Relaxed) {
+                    claimed.later();
+                } else {
+                    cache.pin_claimed(claimed, self.call);
+                }
             }
             self.set_done(i + 1);
         }

@@ -214,7 +214,6 @@ impl<'a> Queue<'a> {
                 let input = self.tile(plan, task, p);
                 // What cannot be sent is copied by the task itself.
                 let _ = self.cache.bring(task.device, &input, self.whole);
-                self.cache.give_way();
             }
         }
         true
