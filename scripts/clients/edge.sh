@@ -4,12 +4,27 @@
 #
 #   edge.sh [--quick]     --quick: four settings instead of eighteen, fewer jumps and refusals
 #   ONLY=NAME edge.sh     of the programs that must do as plainly, those of this name (a shell pattern), and nothing else
+#   JOBS=N edge.sh        N programs at a time: on a GPU a program takes a second or more to start, four times each
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 quick='' jumps=1000 step=1
 [ "${1:-}" = --quick ] && quick=1 jumps=340 step=7
 build
 dir=$(fresh edge)
+# Each of several jobs has its share of the programs, and a folder of its own.
+if [ "${JOBS:-1}" -gt 1 ] && [ -z "${BUILD_ONLY:-}" ]; then
+    failed=0
+    for ((i = 0; i < JOBS; i++)); do
+        JOBS=1 SHARE=$i/$JOBS SUITES=$dir/$i "$0" "$@" >"$dir/$i.log" 2>&1 || touch "$dir/$i.failed" &
+    done
+    wait
+    for ((i = 0; i < JOBS; i++)); do
+        cat "$dir/$i.log"
+        [ ! -e "$dir/$i.failed" ] || failed=1
+    done
+    exit $failed
+fi
+share=${SHARE:-0/1} shares=${share#*/} share=${share%/*}
 source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
@@ -51,6 +66,15 @@ quiet() {
     [ -z "$lines" ] || { [ -n "${said:-}" ] && [ "$(wc -l <<<"$lines")" = 1 ] && grep -qE "$said" <<<"$lines"; }
 }
 
+# chosen NAME: whether the program of this name is to run: ONLY, and this job's share.
+chosen() {
+    local number
+    # shellcheck disable=SC2053 # a pattern
+    [[ $1 == ${ONLY:-*} ]] || return 1
+    number=$(cksum <<<"$1")
+    ((${number%% *} % shares == share))
+}
+
 # same NAME ASSERTION... -- PROGRAM ARGS...: stdout and status in every setting are those of the plain run; the
 # assertions hold for the reports of all runs with page protection together. Variables of the caller: more, further
 # settings; plainly, the command that starts the plain run; said, a pattern for one line on stderr that may appear;
@@ -59,8 +83,7 @@ more=() plainly=()
 same() {
     local name=$1 assertions=() status devices sim gate
     shift
-    # shellcheck disable=SC2053 # a pattern
-    [[ $name == ${ONLY:-*} ]] || return 0
+    chosen "$name" || return 0
     while [ "$1" != -- ]; do assertions+=("$1") && shift; done
     shift
     status=0
@@ -225,7 +248,7 @@ for what in fork tree spawn threads alarms; do
     expected=7 same "processes_$what" offloaded cache.closes faults -- ./processes $what
 done
 # Each child process that computed and ended by exit() has a report of its own, which says why it ran on the host.
-[ -n "${ONLY:-}" ] || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
+! chosen processes_tree || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
 expected=0 same spawning offloaded cache.closes faults -- ./spawning
 for what in vfork shared clone underscore handler daemon close close_range closefrom close_number taken taken_exit; do
     # A daemon's parents write no report. Results may have been written back for another thread's call before the CPU
@@ -267,7 +290,7 @@ for what in default ignore reset raise; do expected=139 same "signals_$what" -- 
 same patches_early offloaded cache.closes faults -- ./patches early scratch
 for what in one kernel threads fork; do
     same "patches_$what" offloaded -- ./patches $what scratch
-    [[ patches_$what != ${ONLY:-*} ]] || sum "reports/patches_$what/wp-async" offloaded gate.scans gate.written
+    ! chosen "patches_$what" || sum "reports/patches_$what/wp-async" offloaded gate.scans gate.written
 done
 # A process that may not use userfaultfd: one line if SEMCACHE_GATE asked for it, and page protection by mprotect.
 usual=("${settings[@]}") settings=("$(machine 1) - auto") more=(SEMCACHE_GATE=wp-async)
@@ -281,8 +304,7 @@ for what in closer watched watches; do same "patches_$what" offloaded -- ./patch
 patched() {
     local name=$1 gate arguments=()
     shift
-    # shellcheck disable=SC2053 # a pattern
-    [[ $name == ${ONLY:-*} ]] || return 0
+    chosen "$name" || return 0
     while [ "$1" != -- ]; do arguments+=("$1") && shift; done
     shift
     "${WITHIN[@]}" "${arguments[@]}" >"$name.plain" 2>"$name.stderr" </dev/null
@@ -304,8 +326,7 @@ patched patches_sent_kernel ./patches kernel scratch 1024 -- offloaded gate.scan
 # it, with one line.
 bare_child() {
     local status=0
-    # shellcheck disable=SC2053 # a pattern
-    [[ children_bare == ${ONLY:-*} ]] || return 0
+    chosen "children_bare" || return 0
     { ./children bare || [ $? = 7 ]; } | sed '0,/parent/! {/bare: exited 13/s/exited 13/killed by 11/}' >bare.plain
     "${WITHIN[@]}" env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" LD_PRELOAD="$LIBRARY" ./children bare >bare.out 2>bare.stderr || status=$?
     [ $status = 7 ] && cmp bare.plain bare.out && [ "$(grep -c 'made by a bare system call' bare.stderr)" = "$(wc -l <bare.stderr)" ] ||
@@ -314,10 +335,8 @@ bare_child() {
 }
 bare_child
 
-if [ -n "${ONLY:-}" ]; then
-    compgen -G '*.plain' >/dev/null || fail "nothing ran of $ONLY"
-    exit 0
-fi
+if [ -n "${ONLY:-}" ]; then compgen -G '*.plain' >/dev/null || fail "nothing ran of $ONLY"; fi
+[ -z "${ONLY:-}" ] && [ "$share" = 0 ] || exit 0
 
 # Signal handlers that jump out of waits for a fault: the waits are long because of a slow link and late copies.
 ./signals jump $jumps >jump.plain 2>/dev/null

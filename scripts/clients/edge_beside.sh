@@ -30,7 +30,7 @@ same shared offloaded cache.closes faults -- ./shared
 # The number of huge pages is a setting of the whole machine; it is raised to the number needed, and restored
 # afterwards.
 huge=$(cat /proc/sys/vm/nr_hugepages 2>/dev/null || echo 0)
-if [[ shared_huge == ${ONLY:-*} ]]; then
+if chosen shared_huge; then
     { [ "$huge" -ge 4 ] || echo $((huge + 4)) >/proc/sys/vm/nr_hugepages; } 2>/dev/null || true
     status=0
     "${WITHIN[@]}" ./shared huge >/dev/null 2>&1 || status=$?
@@ -77,7 +77,7 @@ more=()
 same progress_pages offloaded cache.closes faults -- ./progress many 300
 
 # Two processes at a time.
-if [[ progress_two == ${ONLY:-*} ]]; then
+if chosen progress_two; then
     ./limits none >two.plain
     two=()
     for i in 1 2; do
@@ -149,7 +149,7 @@ else
 fi
 
 # Python's faulthandler: it reports a crash as in a plain run, and does not report page faults that semcache serves.
-if [[ dumps == ${ONLY:-*} ]]; then
+if chosen dumps; then
     # Compared without the addresses of threads and without bash's message.
     anonymous() { sed -E '/: line [0-9]+: .*(Segmentation fault|Aborted) /d; s/0x[0-9a-f]+/ADDRESS/g' "$1"; }
     for what in segv null overflow wild late abort; do
@@ -169,7 +169,7 @@ fi
 
 # A Java program that computes by JNI: the virtual machine itself uses page faults for null checks, stack overflows and
 # safepoints.
-if [[ java == ${ONLY:-*} ]]; then
+if chosen java; then
     jdk=$(readlink -f "$(command -v javac || true)")
     jdk=${jdk%/bin/javac}
     if [ -n "$PREBUILT" ] || [ ! -e "$jdk/include/jni.h" ]; then
@@ -195,7 +195,7 @@ else
 fi
 
 # Under gdb, which must pass SIGSEGV on (docs/clients.md).
-if [[ gdb == ${ONLY:-*} ]]; then
+if chosen gdb; then
     if ! gdb -q -nx -batch -ex run -ex 'print $_exitcode' --args true 2>/dev/null | grep -q '= 0'; then
         say "gdb: skipped, not there or not allowed to trace"
     else
