@@ -33,6 +33,8 @@ pub struct Runner {
 pub struct Ending {
     /// Whether there was no difference.
     pub fine: bool,
+    /// Whether it took longer than its limit.
+    pub late: bool,
     /// Status or signal, and its output.
     pub said: String,
 }
@@ -62,6 +64,7 @@ impl Runner {
         match testkit::run(&mut command, program.text().as_bytes(), self.limit) {
             Ok(output) => Ending {
                 fine: output.status.success(),
+                late: false,
                 said: format!(
                     "{}\n{}",
                     output.status,
@@ -70,6 +73,7 @@ impl Runner {
             },
             Err(state) => Ending {
                 fine: false,
+                late: true,
                 said: format!("no end after {:?}\n{state}", self.limit),
             },
         }
@@ -83,7 +87,8 @@ impl Runner {
             library: None,
             ..self.clone()
         };
-        !plainly.run(program, &Setting(Vec::new()), None).fine
+        let ending = plainly.run(program, &Setting(Vec::new()), None);
+        !ending.fine && !ending.late
     }
 
     /// The command line that plays the program in a file again.

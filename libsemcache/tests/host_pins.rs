@@ -22,7 +22,7 @@ use nix::sys::mman::{
 };
 use semcache::base::Interval;
 use semcache::base::config::Pin;
-use semcache::cache::pins_ahead::PinsAhead;
+use semcache::cache::pins_ahead::{PinsAhead, Stop};
 use semcache::cache::{Cache, pins as budget};
 use semcache::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Shape, Ticket};
 use semcache::device::sim::{SimConfig, SimMachine};
@@ -680,12 +680,13 @@ fn results_are_pinned_ahead_of_tasks() {
         for (operand, from, to) in uses {
             ahead.task([(operand, Interval::new(from * MIB, to * MIB))].into_iter());
         }
+        ahead.claim(cache());
         let ready = || [0, 1, 2, 3].map(|task| ahead.ready(task));
         assert_eq!(ready(), [false, false, true, false]);
         std::thread::scope(|s| {
             s.spawn(|| ahead.run(cache()));
             while !ahead.ready(1) {
-                ahead.wait(1);
+                ahead.wait(cache(), 1);
             }
         });
         assert_eq!(ready(), [true; 4]);
@@ -696,9 +697,20 @@ fn results_are_pinned_ahead_of_tasks() {
         // A thread that is told to stop pins nothing more, and nobody waits for it.
         let mut ahead = PinsAhead::new(&call, written);
         ahead.task([(1, Interval::new(0, 8 * MIB))].into_iter());
-        ahead.stop();
+        ahead.claim(cache());
+        drop(Stop(&ahead));
         ahead.run(cache());
         assert!(ahead.ready(0));
+        assert_eq!(sim().pinned(), all);
+        // Without a thread the first task that waits has all pieces page-locked.
+        let mut ahead = PinsAhead::new(&call, written);
+        ahead.task([(1, Interval::new(0, 2 * MIB))].into_iter());
+        ahead.claim(cache());
+        while !ahead.ready(0) {
+            ahead.wait(cache(), 0);
+        }
+        all.push((result, 2 * MIB));
+        all.sort_unstable();
         assert_eq!(sim().pinned(), all);
         // Two results in one block have pieces in common.
         let both = heap::malloc(6 * MIB).addr();
@@ -712,6 +724,7 @@ fn results_are_pinned_ahead_of_tasks() {
                 .map(|o| (o, Interval::new(o * 3 * MIB, o * 3 * MIB + 3 * MIB)))
                 .into_iter(),
         );
+        ahead.claim(cache());
         ahead.run(cache());
         all.extend([0, 2, 4].map(|m| (both + m * MIB, 2 * MIB)));
         all.sort_unstable();

@@ -90,6 +90,16 @@ fn results_are_page_locked_while_inputs_are_sent() {
             multiply(c, b, d, 1.0);
             assert_eq!(COUNTERS.host.pinned.get(), 2 * (N * N * 8) as u64);
             check(c, b, d, |row, col| old[row + col * N]);
+            // The result and an input in one block: all pieces are page-locked before the first task.
+            let at: *mut f64 = heap::malloc(2 * N * N * 8).cast();
+            // SAFETY: inside the block.
+            let e = unsafe { at.add(N * N) };
+            for i in 0..N * N {
+                // SAFETY: as above.
+                unsafe { at.add(i).write((i % 5) as f64) };
+            }
+            multiply(at, b, e, 0.0);
+            check(at, b, e, |_, _| 0.0);
             assert_eq!(COUNTERS.host.pin_refused.get(), 0);
         });
         let text = String::from_utf8_lossy(&output.stderr);

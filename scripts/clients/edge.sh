@@ -12,17 +12,14 @@ quick='' jumps=1000 step=1
 build
 dir=$(fresh edge)
 # Each of several jobs has its share of the programs, and a folder of its own.
-if [ "${JOBS:-1}" -gt 1 ] && [ -z "${BUILD_ONLY:-}" ]; then
-    failed=0
-    for ((i = 0; i < JOBS; i++)); do
-        JOBS=1 SHARE=$i/$JOBS SUITES=$dir/$i "$0" "$@" >"$dir/$i.log" 2>&1 || touch "$dir/$i.failed" &
+jobs=${JOBS:-1}
+if [ "$jobs" -gt 1 ] && [ -z "${BUILD_ONLY:-}${ONLY:-}" ]; then
+    for ((i = 0; i < jobs; i++)); do
+        JOBS=1 SHARE=$i/$jobs SUITES=$dir/$i "$0" "$@" 2>&1 | tee "$dir/$i.log" || touch "$dir/$i.failed" &
     done
     wait
-    for ((i = 0; i < JOBS; i++)); do
-        cat "$dir/$i.log"
-        [ ! -e "$dir/$i.failed" ] || failed=1
-    done
-    exit $failed
+    ! compgen -G "$dir/*.failed" >/dev/null || fail "some programs; see above"
+    exit
 fi
 share=${SHARE:-0/1} shares=${share#*/} share=${share%/*}
 source=$ROOT/tests/edge
@@ -335,7 +332,7 @@ bare_child() {
 }
 bare_child
 
-if [ -n "${ONLY:-}" ]; then compgen -G '*.plain' >/dev/null || fail "nothing ran of $ONLY"; fi
+compgen -G '*.plain' >/dev/null || fail "nothing ran${ONLY:+ of $ONLY}"
 [ -z "${ONLY:-}" ] && [ "$share" = 0 ] || exit 0
 
 # Signal handlers that jump out of waits for a fault: the waits are long because of a slow link and late copies.

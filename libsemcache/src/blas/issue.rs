@@ -1,7 +1,7 @@
 //! One call on devices, from its plan to its end: what is expected of its outputs, the write-back of results that must be in host
 //! memory when it returns, and what is left for the host if a device refuses a task or is lost.
 
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 use log::{debug, warn};
 use semcache_fault::broken;
@@ -19,7 +19,7 @@ use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::lost::HostCopy;
 use crate::cache::pins::Pinning;
-use crate::cache::pins_ahead::PinsAhead;
+use crate::cache::pins_ahead::{PinsAhead, Stop};
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
@@ -85,7 +85,7 @@ pub(super) struct Issue {
 }
 
 impl Issue {
-    /// Prepares a call, and page-locks operands that are page-locked before its first task.
+    /// Prepares a call. Operands that no task and no other thread page-locks later are page-locked now.
     ///
     /// # Errors
     /// Another thread has meanwhile freed, unmapped or remapped a block, or a part of it.
@@ -169,7 +169,7 @@ impl Issue {
     /// The first task that could not be queued.
     pub(super) fn run(
         &mut self,
-        cache: &Cache,
+        cache: &'static Cache,
         item: &Item,
         plan: &Plan,
     ) -> Result<Option<Ticket>, Stopped> {
@@ -190,7 +190,8 @@ impl Issue {
                 written.then(|| operands::bytes(&item.places[i]))
             });
             sched::add_tasks(&mut results, &item.problem, plan, placed);
-            results
+            results.claim(cache);
+            Arc::new(results)
         });
         let (tiles, uploaders) = match self.holds.as_mut().map_err(|error| refused(error))? {
             Holds::Whole(uploaders) => (None, Some(uploaders)),
@@ -200,23 +201,15 @@ impl Issue {
             tiles,
             uploaders,
             pinning: Pinning::new(by_task),
-            results: results.as_ref(),
+            results: results.as_deref(),
         };
         let streamed = &mut self.streamed;
-        let queue = || sched::run(cache, &item.problem, plan, placed, memory, out, streamed);
-        match &results {
-            None => queue(),
-            Some(results) => threads::beside(
-                "semcache-pin",
-                threads::STACK,
-                || results.run(cache),
-                || {
-                    let launched = queue();
-                    results.stop();
-                    launched
-                },
-            ),
+        let _stop = results.as_deref().map(Stop);
+        if let Some(results) = results.clone() {
+            // Without a thread the first task that waits does what the thread would.
+            let _ = threads::spawn("semcache-pin", threads::STACK, move || results.run(cache));
         }
+        sched::run(cache, &item.problem, plan, placed, memory, out, streamed)
     }
 
     /// Ends the call: waits for results that must be in host memory when it returns.

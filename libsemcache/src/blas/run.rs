@@ -59,7 +59,7 @@ impl Ran {
 /// # Errors
 /// The reason why the host must run all of them; no byte of the program was changed.
 pub fn run(
-    cache: &Cache,
+    cache: &'static Cache,
     policy: &Policy,
     group: &Group<'_>,
     checks: &mut Checks,
@@ -144,20 +144,20 @@ pub fn run(
 }
 
 /// When the operands of a call are page-locked. A single task waits for all of its operands anyway. With a context on each of several
-/// GPUs page-locking takes longer than all copies and kernels, so a thread does it beside the calling one.
-fn pinned(cache: &Cache, item: &Item, plan: &Plan) -> PageLocks {
-    let problem = &item.problem;
-    let results = || {
-        let all = item.places.iter().zip(&item.blocks).enumerate();
-        let mut written = all.filter(|(i, _)| problem.access(*i) != Access::Read);
-        written.any(|(_, (place, block))| {
-            block.is_some_and(|b| cache.pins_slowly(&b, operands::bytes(place)))
-        })
-    };
+/// GPUs page-locking takes longer than all copies and kernels, so a thread does it beside the calling one, unless a block holds both
+/// an input and a result: the pages of an input become read-only before the thread may reach their piece.
+fn page_locks(cache: &Cache, item: &Item, plan: &Plan) -> PageLocks {
+    let Item { places, blocks, .. } = item;
+    let (written, read): (Vec<usize>, Vec<usize>) =
+        (0..places.len()).partition(|&i| item.problem.access(i) != Access::Read);
+    let id = |i: usize| blocks[i].map(|b| b.id);
+    let apart = |&w: &usize| blocks[w].is_none() || read.iter().all(|&r| id(r) != id(w));
+    let slow =
+        |&w: &usize| blocks[w].is_some_and(|b| cache.pins_slowly(&b, operands::bytes(&places[w])));
     match cache.backend().usable() {
         _ if plan.tasks.len() < 2 => PageLocks::Before,
         1 => PageLocks::ByTask,
-        _ if results() => PageLocks::ResultsAhead,
+        _ if written.iter().any(slow) && written.iter().all(apart) => PageLocks::ResultsAhead,
         _ => PageLocks::Before,
     }
 }
@@ -167,14 +167,14 @@ fn pinned(cache: &Cache, item: &Item, plan: &Plan) -> PageLocks {
 /// # Errors
 /// The reason why the host must run the call; no byte of the program was changed.
 fn carry_out(
-    cache: &Cache,
+    cache: &'static Cache,
     item: &Item,
     number: u64,
     predicted: Option<Predicted>,
     (plan, on): (&Plan, On<'_>),
 ) -> Result<Carried, WhyHost> {
-    let pinned = pinned(cache, item, plan);
-    let mut issue = Issue::new(cache, number, item, (plan, on), pinned, predicted)?;
+    let locks = page_locks(cache, item, plan);
+    let mut issue = Issue::new(cache, number, item, (plan, on), locks, predicted)?;
     let launched = issue.run(cache, item, plan);
     issue.end(cache, item, plan, launched)
 }

@@ -4,7 +4,7 @@
 //! uses bytes of it: so the device copies and computes while the calling thread pins what later tasks use. On an H100 machine pieces of 64 MiB are pinned at
 //! the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed (bench/results/h100-cold.md). A piece is
 //! pinned before any of its pages is made inaccessible, since the driver refuses inaccessible pages: a piece holds whole
-//! panels. The cache's lock is not held, since pinning takes time. `host::pins` records what is pinned, and ends a pin
+//! panels. With several devices another thread pins the pieces of results ([`super::pins_ahead`]). The cache's lock is not held, since pinning takes time. `host::pins` records what is pinned, and ends a pin
 //! before the pages change; this file calls the device. Pins affect speed only, never correctness.
 
 use std::sync::Once;
@@ -23,7 +23,7 @@ use crate::process::crew;
 
 /// The smallest block that is pinned: a call of the driver costs as much as copying a few hundred kilobytes through a
 /// staging buffer.
-const LEAST: usize = 256 << 10;
+pub(super) const LEAST: usize = 256 << 10;
 /// Of a block whose pages are mostly untouched, operands must span this share (in percent) before all of its pages are
 /// made present and pinned.
 const SHARE: usize = 50;
@@ -252,8 +252,8 @@ impl Cache {
         free.into_iter().for_each(|c| self.pin_claimed(c, call));
     }
 
-    /// Of these ranges, those without an inaccessible or read-only page; the others are pinned at a later use. A call that restricts
-    /// pages of a range pins it first, so while a range is claimed that does not change.
+    /// Of these ranges, those without an inaccessible or read-only page; the others are pinned at a later use. The caller's own call
+    /// restricts no page of them before they are pinned.
     pub(super) fn accessible(&self, claimed: Vec<Claimed>) -> Vec<Claimed> {
         let state = self.lock();
         let (free, closed): (Vec<_>, Vec<_>) = claimed.into_iter().partition(|c| {

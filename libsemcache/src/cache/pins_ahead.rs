@@ -1,16 +1,26 @@
 //! Results that a thread of the runtime page-locks while the calling thread sends inputs to the devices.
 //!
 //! A task's results are page-locked before it is queued, since their pages become inaccessible then. With several GPUs that runs at 15
-//! to 30 GB/s, as long as it takes to send the inputs through staging memory; beside each other both take as long as one of them.
+//! to 30 GB/s and takes as long as sending the inputs through staging memory.
+//!
+//! Before the thread begins, the calling thread claims all pieces, and takes the cache's lock to see which are accessible: later it
+//! holds that lock nearly always. A thread that cannot begin, since the calling thread holds the dynamic linker's lock, is not
+//! waited for: the calling thread page-locks the pieces itself.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::thread::futex;
 
+use super::pins::{Claimed, LEAST};
 use super::{Cache, pins};
 use crate::base::Interval;
-use crate::host::Block;
+use crate::host::{self, Block};
+
+/// How long a task waits for the thread to begin. That takes a tenth of a millisecond.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// A block with results of a call.
 #[derive(Debug)]
@@ -24,31 +34,46 @@ struct Results {
 
 /// Pieces of the blocks of a call's results, in the order in which its tasks first use them.
 #[derive(Debug)]
-pub struct PinsAhead<'a> {
+pub struct PinsAhead {
     blocks: Vec<Results>,
     /// For each operand that is a result, the index of its block.
     of: Vec<Option<usize>>,
     /// The blocks of all operands.
-    call: &'a [Option<Block>],
+    call: Vec<Option<Block>>,
     /// Index of a block, and the piece of it.
     wanted: Vec<(usize, (usize, usize))>,
     /// For each task, the number of pieces that are page-locked before it is queued.
     before: Vec<usize>,
+    /// The pieces that can be page-locked, and that no other thread can page-lock meanwhile.
+    claimed: Mutex<Vec<Claimed>>,
+    /// 1 once a thread has begun to page-lock them.
+    begun: AtomicU32,
     /// How many are page-locked, or will not be.
     done: AtomicU32,
     stopped: AtomicBool,
 }
 
-impl<'a> PinsAhead<'a> {
+/// Stops [`PinsAhead`] when it is dropped.
+#[derive(Debug)]
+pub struct Stop<'a>(pub &'a PinsAhead);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+impl PinsAhead {
     /// `call`: the blocks of all operands; `written`: of an operand that the call writes, its address and length.
     #[must_use]
     pub fn new(
-        call: &'a [Option<Block>],
+        call: &[Option<Block>],
         written: impl Fn(usize) -> Option<(usize, usize)>,
-    ) -> PinsAhead<'a> {
+    ) -> PinsAhead {
         let mut blocks: Vec<Results> = Vec::new();
         let of = |(i, block): (usize, &Option<Block>)| {
-            let (block, (at, len)) = (block.as_ref()?, written(i)?);
+            let block = block.as_ref().filter(|b| b.len >= LEAST)?;
+            let (at, len) = written(i)?;
             let known = blocks.iter().position(|r| r.block.id == block.id);
             let index = known.unwrap_or_else(|| {
                 blocks.push(Results {
@@ -66,9 +91,11 @@ impl<'a> PinsAhead<'a> {
         PinsAhead {
             of: call.iter().enumerate().map(of).collect(),
             blocks,
-            call,
+            call: call.to_vec(),
             wanted: Vec::new(),
             before: Vec::new(),
+            claimed: Mutex::default(),
+            begun: AtomicU32::new(0),
             done: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
         }
@@ -98,33 +125,49 @@ impl<'a> PinsAhead<'a> {
         self.before.push(before);
     }
 
-    /// Page-locks the pieces one after the other. If it unwinds, nobody waits for the rest.
+    /// After the last task was added: claims the pieces, as far as they can be page-locked now. The caller holds no lock.
+    pub fn claim(&mut self, cache: &Cache) {
+        // All threads that claim several pieces do so in the order of addresses: none waits for another one that waits for it.
+        let mut order = self.wanted.clone();
+        order.sort_unstable_by_key(|&(_, piece)| piece);
+        let claim = |(block, piece): (usize, (usize, usize))| {
+            let Results { block, bytes, .. } = &self.blocks[block];
+            pins::claim(block, piece, *bytes)
+        };
+        let claimed = order.into_iter().filter_map(claim).collect();
+        self.claimed = Mutex::new(cache.accessible(claimed));
+    }
+
+    /// Whether this thread is the one that page-locks the pieces, and these.
+    fn begin(&self) -> Option<Vec<Claimed>> {
+        if self.begun.swap(1, AcqRel) == 1 {
+            return None;
+        }
+        let _ = futex::wake(&self.begun, futex::Flags::PRIVATE, 1);
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(std::mem::take(&mut *claimed))
+    }
+
+    /// Page-locks the claimed pieces one after the other, unless another thread has begun to do so. If it unwinds, no task waits for
+    /// the rest.
     pub fn run(&self, cache: &Cache) {
-        struct Ended<'a>(&'a PinsAhead<'a>);
+        struct Ended<'a>(&'a PinsAhead);
         impl Drop for Ended<'_> {
             fn drop(&mut self) {
                 self.0.set_done(self.0.wanted.len());
             }
         }
-        let ended = Ended(self);
-        // The calling thread holds the cache's lock while it copies inputs to staging memory, so it is taken once and not for each
-        // piece. All threads that claim several pieces do so in the order of addresses: none waits for another one that waits for it.
-        let mut order: Vec<usize> = (0..self.wanted.len()).collect();
-        order.sort_unstable_by_key(|&i| self.wanted[i].1);
-        let claim = |i: usize| {
-            let (block, piece) = self.wanted[i];
-            let Results { block, bytes, .. } = &self.blocks[block];
-            pins::claim(block, piece, *bytes)
+        let Some(mut claimed) = self.begin() else {
+            return;
         };
-        let claimed = order.into_iter().filter_map(claim).collect();
-        let mut free = cache.accessible(claimed);
+        let ended = Ended(self);
         for (i, (_, piece)) in self.wanted.iter().enumerate() {
-            if let Some(at) = free.iter().position(|c| c.start() == piece.0) {
-                let claimed = free.swap_remove(at);
-                if self.stopped.load(Relaxed) {
+            if let Some(at) = claimed.iter().position(|c| c.start() == piece.0) {
+                let claimed = claimed.swap_remove(at);
+                if self.stopped.load(Relaxed) || host::pins::barred() {
                     claimed.later();
                 } else {
-                    cache.pin_claimed(claimed, self.call);
+                    cache.pin_claimed(claimed, &self.call);
                 }
             }
             self.set_done(i + 1);
@@ -145,16 +188,26 @@ impl<'a> PinsAhead<'a> {
         self.done.load(Acquire) as usize >= before
     }
 
-    /// Waits until one more piece is done.
-    pub fn wait(&self, task: usize) {
+    /// Waits until one more piece is done, for a task whose results are not ready.
+    pub fn wait(&self, cache: &Cache, task: usize) {
+        if self.begun.load(Acquire) == 0 {
+            if let Ok(patience) = PATIENCE.try_into() {
+                let _ = futex::wait(&self.begun, futex::Flags::PRIVATE, 0, Some(&patience));
+            }
+            self.run(cache);
+        }
         let seen = self.done.load(Acquire);
         if !self.ready(task) {
             let _ = futex::wait(&self.done, futex::Flags::PRIVATE, seen, None);
         }
     }
 
-    /// No task waits for further pieces.
-    pub fn stop(&self) {
+    /// No task waits for further pieces: those that are not page-locked yet can be claimed by other threads.
+    fn stop(&self) {
         self.stopped.store(true, Relaxed);
+        if let Some(claimed) = self.begin() {
+            claimed.into_iter().for_each(Claimed::later);
+            self.set_done(self.wanted.len());
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! Pinned (page-locked) host memory: the table of pinned ranges, and the rule that pages do not change while they are
-//! pinned.
+//! Pinned (page-locked) host memory: the table of pinned ranges, and the rule that pages do not change while they are pinned.
 //!
 //! A large block is pinned in pieces, as calls come to use them. A pin belongs to a *mapping*. Code that is about to discard, move or unmap pages calls `pages_go` first, which
 //! unpins them; a block that is freed and kept for the next `malloc` stays pinned. The cache decides what is pinned and
@@ -109,8 +108,7 @@ static CHANGED: AtomicU32 = AtomicU32::new(0);
 pub enum Claim {
     /// The block is pinned already, or will not be: the caller has nothing to do.
     Settled,
-    /// The caller pins this range, or says why it cannot, by [`finish`]: until then other threads that need the range
-    /// wait.
+    /// The caller pins this range, or says why it cannot, by [`finish`]: until then other threads that need it wait.
     Yours {
         /// First byte.
         start: usize,
@@ -482,6 +480,13 @@ pub fn gone(start: usize) {
 /// No range is pinned from now on; pinned ranges can still be unpinned.
 pub fn bar() {
     PINS.lock().barred = true;
+}
+
+/// Whether no further range is pinned.
+#[must_use]
+pub fn barred() -> bool {
+    let pins = PINS.lock();
+    pins.barred || pins.ended
 }
 
 /// Waits until no thread is about to pin or unpin a range. Whether any range is still pinned.

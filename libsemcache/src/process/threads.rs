@@ -17,15 +17,6 @@ pub fn enter() {
     register_runtime_thread();
 }
 
-/// Dropped at a runtime thread's end, also when it panics: the kernel reuses the id of a thread that has ended.
-struct Leave;
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        unregister_runtime_thread();
-    }
-}
-
 /// Runs `body` on a thread of the runtime.
 ///
 /// # Errors
@@ -35,6 +26,13 @@ pub fn spawn<T: Send + 'static>(
     stack: usize,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
+    /// Runs also when `body` panics: the kernel reuses the id of a thread that has ended.
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            unregister_runtime_thread();
+        }
+    }
     // The new thread inherits the blocked signals, so no handler of the program runs there before `enter`.
     let _blocked = SignalsBlocked::new();
     Builder::new()
@@ -45,31 +43,4 @@ pub fn spawn<T: Send + 'static>(
             let _leave = Leave;
             body()
         })
-}
-
-/// Runs `body` on the calling thread and `helper` on a thread of the runtime beside it, and returns when both have returned. If no
-/// thread can be created, the calling thread runs `helper` first.
-pub fn beside<T>(
-    name: &str,
-    stack: usize,
-    helper: impl FnOnce() + Send + Clone,
-    body: impl FnOnce() -> T,
-) -> T {
-    std::thread::scope(|scope| {
-        let started = {
-            let _blocked = SignalsBlocked::new();
-            let helper = helper.clone();
-            let on_thread = move || {
-                enter();
-                let _leave = Leave;
-                helper();
-            };
-            let builder = Builder::new().name(name.into()).stack_size(stack);
-            builder.spawn_scoped(scope, on_thread)
-        };
-        if started.is_err() {
-            helper();
-        }
-        body()
-    })
 }

@@ -90,7 +90,7 @@ pub struct Memory<'a> {
     /// The pieces of host memory that are pinned before the first task that uses them.
     pub pinning: Pinning<'a>,
     /// The pieces that another thread pins before the first task that uses them.
-    pub results: Option<&'a PinsAhead<'a>>,
+    pub results: Option<&'a PinsAhead>,
 }
 
 /// A call whose tasks are queued one by one.
@@ -142,11 +142,11 @@ impl<'a> Queue<'a> {
             && !results.ready(at)
         {
             if !self.bring_next(plan, at) {
-                results.wait(at);
+                results.wait(self.cache, at);
             }
         }
         let parts = task.parts.iter();
-        let mut uses: Vec<Use> = parts.map(|p| self.tile(plan, task, p)).collect();
+        let mut uses: Vec<Use> = parts.map(|p| self.prepare(plan, task, p)).collect();
         if let Out::At(results) = self.out {
             uses.extend(results.get(at).cloned());
         }
@@ -167,7 +167,7 @@ impl<'a> Queue<'a> {
 
     /// How a task uses a part of an operand, and the bytes that are moved with it. If another device is to have an input first, the
     /// input is sent there.
-    fn tile(&mut self, plan: &Plan, task: &Task, p: &Part) -> Use {
+    fn prepare(&mut self, plan: &Plan, task: &Task, p: &Part) -> Use {
         let (cache, problem, operands) = (self.cache, self.problem, self.operands);
         let Memory {
             tiles,
@@ -200,8 +200,8 @@ impl<'a> Queue<'a> {
         tile
     }
 
-    /// Before the task `at` can be queued: sends the inputs of the next task of which none were sent, and that no task of the call
-    /// writes. Returns false if there is none, or if tiles leave the devices.
+    /// While the task `at` waits for its results to be page-locked: sends those inputs of a later task that no task of the call
+    /// writes, of each task once. Returns false after the last task, or if tiles leave the devices.
     fn bring_next(&mut self, plan: &Plan, at: usize) -> bool {
         self.brought = self.brought.max(at);
         let task = match plan.tasks.get(self.brought) {
@@ -211,7 +211,7 @@ impl<'a> Queue<'a> {
         self.brought += 1;
         for p in &task.parts {
             if self.problem.access(p.operand) == Access::Read {
-                let input = self.tile(plan, task, p);
+                let input = self.prepare(plan, task, p);
                 // What cannot be sent is copied by the task itself.
                 let _ = self.cache.bring(task.device, &input, self.whole);
             }

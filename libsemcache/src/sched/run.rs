@@ -102,7 +102,7 @@ pub fn make_room(
 }
 
 /// Adds the tasks of a plan to the results that a thread page-locks while the tasks are queued.
-pub fn add_tasks(results: &mut PinsAhead<'_>, problem: &Problem, plan: &Plan, operands: &[Use]) {
+pub fn add_tasks(results: &mut PinsAhead, problem: &Problem, plan: &Plan, operands: &[Use]) {
     for task in &plan.tasks {
         results.task(task.parts.iter().map(|p| {
             let moved = plan.strips.around(task.device, p);
