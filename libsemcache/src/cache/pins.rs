@@ -1,10 +1,12 @@
 //! Pinning: the program's memory is page-locked, so that devices copy it in place and not through staging memory.
 //!
 //! A block is pinned in pieces. If one device is used, and the call's tasks are queued at once, each is pinned when a task first
-//! uses bytes of it: so the device copies and computes while the calling thread pins what later tasks use. On an H100 machine pieces of 64 MiB are pinned at
-//! the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed (bench/results/h100-cold.md). A piece is
-//! pinned before any of its pages is made inaccessible, since the driver refuses inaccessible pages: a piece holds whole
-//! panels. With several devices another thread pins the pieces of results ([`super::pins_ahead`]). The cache's lock is not held, since pinning takes time. `host::pins` records what is pinned, and ends a pin
+//! uses bytes of it: so the device copies and computes while the calling thread pins what later tasks use. On an H100 machine pieces
+//! of 64 MiB are pinned at the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed
+//! (bench/results/h100-cold.md). With several devices another thread pins the pieces of results ([`super::pins_ahead`]).
+//!
+//! A piece is pinned before any of its pages is made inaccessible, since the driver refuses inaccessible pages: a piece holds whole
+//! panels. The cache's lock is not held, since pinning takes time. `host::pins` records what is pinned, and ends a pin
 //! before the pages change; this file calls the device. Pins affect speed only, never correctness.
 
 use std::sync::Once;
@@ -263,6 +265,7 @@ impl Cache {
             })
         });
         drop(state);
+        COUNTERS.host.pin_refused.add(closed.len() as u64);
         closed.into_iter().for_each(Claimed::later);
         free
     }
