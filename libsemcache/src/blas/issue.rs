@@ -184,6 +184,10 @@ impl Issue {
             _ => &[],
         };
         let placed = &self.operands.placed;
+        let (tiles, uploaders) = match self.holds.as_mut().map_err(|error| refused(error))? {
+            Holds::Whole(uploaders) => (None, Some(uploaders)),
+            Holds::Tiles(tiles) => (Some(&*tiles), None),
+        };
         let results = (pinned == PageLocks::ResultsAhead).then(|| {
             let mut results = PinsAhead::new(&item.blocks, |i| {
                 let written = item.problem.access(i) != Access::Read;
@@ -193,10 +197,8 @@ impl Issue {
             results.claim(cache);
             Arc::new(results)
         });
-        let (tiles, uploaders) = match self.holds.as_mut().map_err(|error| refused(error))? {
-            Holds::Whole(uploaders) => (None, Some(uploaders)),
-            Holds::Tiles(tiles) => (Some(&*tiles), None),
-        };
+        // Also if this unwinds, pieces that are claimed and not page-locked can be claimed by later calls.
+        let _stop = results.as_deref().map(Stop);
         let memory = Memory {
             tiles,
             uploaders,
@@ -204,7 +206,6 @@ impl Issue {
             results: results.as_deref(),
         };
         let streamed = &mut self.streamed;
-        let _stop = results.as_deref().map(Stop);
         if let Some(results) = results.clone() {
             // Without a thread the first task that waits does what the thread would.
             let _ = threads::spawn("semcache-pin", threads::STACK, move || results.run(cache));

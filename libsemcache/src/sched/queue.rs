@@ -79,6 +79,19 @@ fn use_of(
     }
 }
 
+/// What is moved when a task uses a part of an operand: the part with the rest of its strip, and its bytes.
+pub(super) fn moved(
+    problem: &Problem,
+    plan: &Plan,
+    operands: &[Use],
+    task: &Task,
+    p: &Part,
+) -> (Part, Rect) {
+    let moved = plan.strips.around(task.device, p);
+    let bytes = problem.bytes(&moved, operands[p.operand].view.start);
+    (moved, bytes)
+}
+
 /// The memory that the tasks of a call find.
 #[derive(Debug)]
 pub struct Memory<'a> {
@@ -175,8 +188,7 @@ impl<'a> Queue<'a> {
             pinning,
             ..
         } = &mut self.memory;
-        let moved = plan.strips.around(task.device, p);
-        let strip = problem.bytes(&moved, operands[p.operand].view.start);
+        let (moved, strip) = moved(problem, plan, operands, task, p);
         pinning.need(cache, p.operand, p.access != Access::Read, strip.span());
         let footprint = match tiles {
             None => self.footprints.of(task.device, p.operand, &strip),

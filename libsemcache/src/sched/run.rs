@@ -1,7 +1,7 @@
 //! Issuing a plan: one pass that queues every task, and the streamed write-back of final pieces behind the tasks that compute them.
 
 use super::memory::{Devices, Uploaders};
-use super::queue::{Footprints, Memory, Out, Queue};
+use super::queue::{Footprints, Memory, Out, Queue, moved};
 use super::room::{self, Tiles};
 use super::streamed::StreamedWriteBack;
 use crate::base::DeviceSet;
@@ -25,8 +25,8 @@ pub struct Stopped {
 /// Queues all tasks of `plan`, and behind them the streamed write-back of the pieces that `streamed` chooses. Returns the
 /// last task's ticket.
 ///
-/// With several devices, the pieces of a task wait until each other device may have got its next task: queueing a copy takes about as
-/// long as queueing a kernel, and the last of four H100 began 75 us earlier in an iteration of 1.3 ms (bench/results/h100-x4.md). If
+/// With several devices, the pieces of a task wait until each other device may have got its next task: in an
+/// iteration on four H100 queueing a copy took 25 us before each of the last three kernels (bench/results/h100-x4.md). If
 /// tiles leave the devices, their memory is needed by the next task, and nothing waits.
 ///
 /// # Errors
@@ -105,9 +105,8 @@ pub fn make_room(
 pub fn add_tasks(results: &mut PinsAhead, problem: &Problem, plan: &Plan, operands: &[Use]) {
     for task in &plan.tasks {
         results.task(task.parts.iter().map(|p| {
-            let moved = plan.strips.around(task.device, p);
-            let strip = problem.bytes(&moved, operands[p.operand].view.start);
-            (p.operand, strip.span())
+            let (_, bytes) = moved(problem, plan, operands, task, p);
+            (p.operand, bytes.span())
         }));
     }
 }
