@@ -79,6 +79,11 @@ pub fn exists() -> bool {
 /// Calls `work` once with each index below `chunks`, from the calling thread and the workers that exist, and returns when all
 /// calls have returned. `work` does not unwind, and does not wait for a thread that may post a job.
 pub fn share<F: Fn(usize) + Sync>(chunks: usize, work: &F) {
+    share_while(chunks, work, || ());
+}
+
+/// As [`share`]; the calling thread does something else first, while workers begin. `first` posts no job and does not unwind.
+pub fn share_while<F: Fn(usize) + Sync>(chunks: usize, work: &F, first: impl FnOnce()) {
     unsafe fn call<F: Fn(usize)>(work: *const (), chunk: usize) {
         // SAFETY: `share` stored this function together with a closure of this type, which lives until all chunks of the job
         // are done.
@@ -86,6 +91,7 @@ pub fn share<F: Fn(usize) + Sync>(chunks: usize, work: &F) {
     }
     let alone = chunks < 2 || chunks >= CLOSED as usize || !exists() || TAKEN.swap(true, AcqRel);
     if alone {
+        first();
         (0..chunks).for_each(work);
         return;
     }
@@ -100,6 +106,7 @@ pub fn share<F: Fn(usize) + Sync>(chunks: usize, work: &F) {
     if ASLEEP.load(SeqCst) > 0 {
         let _ = futex::wake(&JOBS, futex::Flags::PRIVATE, MOST as u32);
     }
+    first();
     while step() {}
     while DONE.load(Acquire) < chunks {
         rustix::thread::sched_yield();
@@ -190,10 +197,13 @@ mod tests {
                     for _ in 0..200 {
                         let done: Vec<AtomicUsize> =
                             (0..chunks).map(|_| AtomicUsize::new(0)).collect();
-                        share(chunks, &|chunk| {
+                        let mut first = 0;
+                        let work = |chunk: usize| {
                             done[chunk].fetch_add(1, Relaxed);
-                        });
+                        };
+                        share_while(chunks, &work, || first += 1);
                         assert!(done.iter().all(|n| n.load(Relaxed) == 1));
+                        assert_eq!(first, 1);
                     }
                 });
             }

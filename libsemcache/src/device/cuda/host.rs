@@ -65,7 +65,7 @@ enum Way {
 }
 
 /// Packs a region of the program's memory into staging memory. The protection of the region's pages does not change
-/// meanwhile.
+/// meanwhile. `first`: what the calling thread does while other threads begin to copy.
 ///
 /// # Errors
 /// The memory cannot be read.
@@ -77,11 +77,12 @@ pub(super) unsafe fn gather(
     from: Region,
     to: usize,
     shape: Shape,
+    first: impl FnOnce(),
 ) -> Result<(), Errno> {
     let (start, end) = span(from, shape);
     let direct = pages(start, end) != Pages::Closed && handler::installed();
     // SAFETY: the caller's promise; readable if `direct`.
-    unsafe { all(host, Way::Pack, direct, from, to, shape) }
+    unsafe { all(host, Way::Pack, direct, from, to, shape, first) }
 }
 
 /// Unpacks staging memory into a region of the program's memory. The region's pages may become inaccessible and
@@ -101,7 +102,7 @@ pub(super) unsafe fn scatter(
     let (start, end) = span(to, shape);
     let direct = pages(start, end) == Pages::Free && handler::installed();
     // SAFETY: the caller's promise; the runtime restricts none of the pages if `direct`.
-    unsafe { all(host, Way::Unpack, direct, to, from, shape) }
+    unsafe { all(host, Way::Unpack, direct, to, from, shape, || ()) }
 }
 
 /// # Safety
@@ -113,11 +114,13 @@ unsafe fn all(
     program: Region,
     staging: usize,
     shape: Shape,
+    first: impl FnOnce(),
 ) -> Result<(), Errno> {
     let total = shape.bytes();
     // SAFETY: for each part, the caller's promise; parts are disjoint.
     let part = |lo, hi| unsafe { some(host, way, direct, program, staging, shape.width, lo, hi) };
     if total < PARALLEL {
+        first();
         return part(0, total);
     }
     // Bytes are unpacked also for a page fault, whose thread may hold locks that the creation of a thread needs.
@@ -125,12 +128,13 @@ unsafe fn all(
         crew::recruit(THREADS);
     }
     let failed = AtomicBool::new(false);
-    crew::share(total.div_ceil(CHUNK), &|chunk: usize| {
+    let copy = |chunk: usize| {
         let lo = chunk * CHUNK;
         if part(lo, (lo + CHUNK).min(total)).is_err() {
             failed.store(true, Ordering::Relaxed);
         }
-    });
+    };
+    crew::share_while(total.div_ceil(CHUNK), &copy, first);
     if failed.into_inner() {
         return Err(Errno::FAULT);
     }

@@ -71,17 +71,22 @@ impl Ring {
         self.base + at
     }
 
-    /// The piece taken last is free once operation `seq` is complete.
-    pub(super) fn used_until(&mut self, seq: u64) {
-        if let Some(t) = self.taken.back_mut() {
+    /// The piece at this address is free once operation `seq` is complete.
+    pub(super) fn used_until(&mut self, at: usize, seq: u64) {
+        let start = at - self.base;
+        if let Some(t) = self.taken.iter_mut().rfind(|t| t.0 == start) {
             t.2 = seq;
         }
     }
 
-    /// Frees the piece taken last, which the caller has not used.
-    pub(super) fn untake(&mut self) {
-        if let Some((start, _, _)) = self.taken.pop_back() {
-            self.head = start;
+    /// Frees the piece at this address, which no operation uses.
+    pub(super) fn give_back(&mut self, at: usize) {
+        let start = at - self.base;
+        if let Some(i) = self.taken.iter().rposition(|t| t.0 == start) {
+            self.taken.remove(i);
+            if i == self.taken.len() {
+                self.head = start;
+            }
         }
     }
 
@@ -121,7 +126,7 @@ mod tests {
                             assert!(at + bytes <= a || b <= at, "{step}");
                         }
                         seq += 1;
-                        r.used_until(seq);
+                        r.used_until(at, seq);
                         live.push_back((seq, at, at + bytes));
                         break;
                     }
@@ -143,8 +148,14 @@ mod tests {
     #[test]
     fn a_piece_that_is_not_used_leaves_no_trace() {
         let mut r = ring(8 * ALIGN);
-        let first = r.take(3 * ALIGN);
-        r.untake();
-        assert_eq!(r.take(3 * ALIGN), first);
+        let first = r.take(3 * ALIGN).unwrap();
+        r.give_back(first);
+        assert_eq!(r.take(3 * ALIGN), Ok(first));
+        // Also if another piece was taken after it: the newer one stays.
+        let newer = r.take(3 * ALIGN).unwrap();
+        r.give_back(first);
+        assert_eq!(r.take(2 * ALIGN), Ok(newer + 3 * ALIGN));
+        assert_eq!(r.take(3 * ALIGN), Ok(first));
+        assert_eq!(r.take(ALIGN), Err(u64::MAX));
     }
 }

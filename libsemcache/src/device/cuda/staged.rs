@@ -13,10 +13,12 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use super::driver::{self, End};
+use super::driver::{self, End, Status};
 use super::machine::{All, CudaMachine, Landing, Queues, on_device, queues};
 use crate::base::DeviceId;
-use crate::device::api::{Backend, DeviceError, Lane, Part, Region, Ticket, cut, undelivered};
+use crate::device::api::{
+    Backend, DeviceError, Lane, Part, Region, Shape, Ticket, cut, undelivered,
+};
 use crate::device::measured::Kind;
 
 impl CudaMachine {
@@ -73,51 +75,79 @@ impl CudaMachine {
     pub(super) fn stage(
         &self,
         all: &mut All,
-        (device, lane): (DeviceId, Lane),
+        to: (DeviceId, Lane),
+        part: Part,
+        ends: Option<Kind>,
+    ) -> Result<u64, DeviceError> {
+        match to {
+            (device, Lane::Out) => self.stage_out(all, device, part, ends),
+            (device, _) => self.stage_in(all, device, part, ends),
+        }
+    }
+
+    /// As [`CudaMachine::stage`] for an upload: while other threads begin to pack a piece, the calling thread queues the copy of the
+    /// piece before.
+    fn stage_in(
+        &self,
+        all: &mut All,
+        device: DeviceId,
         (host, there, shape): Part,
         ends: Option<Kind>,
     ) -> Result<u64, DeviceError> {
-        let failed = |s| self.failed(device, "copy", s);
-        let mut seq = 0;
-        let largest = queues(all, device)?.ring(lane).largest();
-        let mut pieces = cut(host, there, shape, largest).peekable();
-        while let Some((host, there, shape)) = pieces.next() {
-            let q = queues(all, device)?;
-            let at = self.room(q, device, lane, shape.bytes())?;
-            let piece = (End::Host(at), shape.width);
-            let stream = q.lanes[lane as usize].raw;
-            if lane == Lane::In {
-                // SAFETY: the piece of the ring is this copy's; the caller's lock keeps the protection of the host
-                // region as it is.
-                if unsafe { super::host::gather(&self.host, host, at, shape) }.is_err() {
-                    q.ring(lane).untake();
-                    return Err(DeviceError::Unreadable { device });
-                }
-            }
-            // SAFETY: both ends hold the shape until the stream has completed the copy.
-            let queued = unsafe {
-                match lane {
-                    Lane::Out => driver::copy(piece, on_device(there), shape, stream),
-                    Lane::In | Lane::Compute | Lane::Peer => {
-                        driver::copy(on_device(there), piece, shape, stream)
+        let q = queues(all, device)?;
+        // The piece that is packed and not queued.
+        let mut packed: Option<Piece> = None;
+        for (host, there, shape) in cut(host, there, shape, q.ring_in.largest()) {
+            let at = match self.room(q, device, Lane::In, shape.bytes()) {
+                Ok(at) => at,
+                Err(e) => {
+                    if let Some(packed) = packed {
+                        q.ring_in.give_back(packed.at);
                     }
+                    return Err(e);
                 }
             };
-            if let Err(s) = queued {
-                q.ring(lane).untake();
-                return Err(failed(s));
+            let before = packed.replace(Piece { at, there, shape });
+            let mut sent = Ok(0);
+            let send = || {
+                if let Some(before) = before {
+                    sent = send(q, Lane::In, before, None);
+                }
+            };
+            // SAFETY: the piece of the ring is this copy's; the caller's lock keeps the protection of the host region as it is.
+            let gathered = unsafe { super::host::gather(&self.host, host, at, shape, send) };
+            if gathered.is_err() || sent.is_err() {
+                q.ring_in.give_back(at);
             }
+            sent.map_err(|s| self.failed(device, "copy", s))?;
+            gathered.map_err(|_| DeviceError::Unreadable { device })?;
+        }
+        let Some(last) = packed else { return Ok(0) };
+        send(q, Lane::In, last, ends).map_err(|s| self.failed(device, "copy", s))
+    }
+
+    /// As [`CudaMachine::stage`] for a download.
+    fn stage_out(
+        &self,
+        all: &mut All,
+        device: DeviceId,
+        (host, there, shape): Part,
+        ends: Option<Kind>,
+    ) -> Result<u64, DeviceError> {
+        let q = queues(all, device)?;
+        let mut seq = 0;
+        let mut pieces = cut(host, there, shape, q.ring_out.largest()).peekable();
+        while let Some((host, there, shape)) = pieces.next() {
+            let at = self.room(q, device, Lane::Out, shape.bytes())?;
             let ended = ends.filter(|_| pieces.peek().is_none());
-            seq = q.lanes[lane as usize].queued(true, ended);
-            q.ring(lane).used_until(seq);
-            if lane == Lane::Out {
-                q.landings.push_back(Landing {
-                    seq,
-                    from: at,
-                    to: host,
-                    shape,
-                });
-            }
+            seq = send(q, Lane::Out, Piece { at, there, shape }, ended)
+                .map_err(|s| self.failed(device, "copy", s))?;
+            q.landings.push_back(Landing {
+                seq,
+                from: at,
+                to: host,
+                shape,
+            });
         }
         Ok(seq)
     }
@@ -151,4 +181,36 @@ impl CudaMachine {
             q.ring(lane).complete(through);
         }
     }
+}
+
+/// A part of a copy in a piece of staging memory.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Its address in staging memory.
+    at: usize,
+    there: Region,
+    shape: Shape,
+}
+
+/// Queues the copy between a piece of staging memory and the device. If the driver refuses it, the piece is free again.
+fn send(q: &mut Queues, lane: Lane, piece: Piece, ends: Option<Kind>) -> Result<u64, Status> {
+    let Piece { at, there, shape } = piece;
+    let staging = (End::Host(at), shape.width);
+    let stream = q.lanes[lane as usize].raw;
+    // SAFETY: both ends hold the shape until the stream has completed the copy.
+    let queued = unsafe {
+        match lane {
+            Lane::Out => driver::copy(staging, on_device(there), shape, stream),
+            Lane::In | Lane::Compute | Lane::Peer => {
+                driver::copy(on_device(there), staging, shape, stream)
+            }
+        }
+    };
+    if let Err(s) = queued {
+        q.ring(lane).give_back(at);
+        return Err(s);
+    }
+    let seq = q.lanes[lane as usize].queued(true, ends);
+    q.ring(lane).used_until(at, seq);
+    Ok(seq)
 }
