@@ -1,10 +1,9 @@
 //! Start-up of devices: none is touched before the first call that is large enough to be worth it. Simulated devices
-//! come up within that call. GPUs come up in the background, and calls run on the host BLAS until the first GPU can be
-//! used.
+//! come up within that call. GPUs come up in the background, all at the same time, and calls run on the host BLAS until
+//! they can be used.
 //!
 //! Two kinds of calls wait: under `SEMCACHE_OFFLOAD=always` every call waits for all devices, so that tests know where
-//! their calls run; otherwise a call waits if its predicted host time is much longer than the first device takes to
-//! come up.
+//! their calls run; otherwise a call waits if its predicted host time is much longer than devices take to come up.
 //!
 //! No lock is held while the driver works. The lock of start-up is held only for the moment in which the runtime is
 //! published, so that no fork happens in that moment: a child sees either no runtime or one that the fork handlers take
@@ -37,7 +36,7 @@ use crate::process::threads;
 use crate::trace;
 use semcache_fault::broken;
 
-/// Time from the first large call to the first usable GPU: driver, context, cuBLAS.
+/// Time from the first large call to usable GPUs, at least: driver, context, cuBLAS.
 const EXPECTED: Duration = Duration::from_millis(300);
 /// Host time that calls must add up to before GPUs are brought up that the configuration does not name: the driver
 /// keeps one core busy for as long as [`EXPECTED`], and a process that ends meanwhile waits for the driver.
@@ -241,7 +240,7 @@ fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Risi
     let Some(cache) = init::bring_up(config, backend) else {
         return;
     };
-    let outcome = bring_up(config, cache, machine);
+    let outcome = bring_up(machine);
     appear(config, cache, backend);
     if machine.staged() {
         degrade(Degraded::DmaSelfTest);
@@ -260,16 +259,13 @@ fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Risi
     }
 }
 
-/// Brings the devices up: the first one, with which the runtime is published, then all others at the same time. Those from the
-/// first one that fails on are not used.
+/// Brings all devices up at the same time. The runtime is published when all are made: until the last context stands, the driver
+/// holds up whatever a call asks of the first one, and the call would use that one only. Devices from the first one that fails on
+/// are not used.
 ///
 /// # Errors
 /// Why that one failed.
-fn bring_up(
-    config: &'static Config,
-    cache: &'static Cache,
-    machine: &'static dyn Rising,
-) -> Result<(), String> {
+fn bring_up(machine: &'static dyn Rising) -> Result<(), String> {
     let make = move |device| {
         // The end of the process waits for this thread.
         if ending::ending() {
@@ -280,13 +276,13 @@ fn bring_up(
         traced::step("context, cuBLAS and self-test", begun);
         made
     };
-    make(0)?;
-    machine.admit(0);
-    appear(config, cache, machine.backend());
-    let others = 1..machine.backend().devices().len();
     let begin = |device| (device, spawn("semcache-up", move || make(device)));
+    let others = 1..machine.backend().devices().len();
     let begun: Vec<_> = others.map(begin).collect();
-    let mut outcome = Ok(());
+    let mut outcome = make(0);
+    if outcome.is_ok() {
+        machine.admit(0);
+    }
     for (device, thread) in begun {
         let made = match thread {
             Ok(thread) => thread.join().unwrap_or_else(|payload| {
