@@ -652,9 +652,16 @@ fn an_input_that_comes_again_is_pinned() {
         let a = host::find(input).expect("a block");
         use_as(a, false, &[Some(a), Some(b)]);
         assert_eq!(starts(), [result]);
+        // Its pages come again where they were kept for the next block.
+        free(input);
+        assert_eq!(heap::malloc(8 * MIB).addr(), input);
+        let a = host::find(input).expect("a block");
+        use_as(a, false, &[Some(a), Some(b)]);
+        assert_eq!(starts(), both);
         budget::set_when(Pin::Off);
-        use_as(a, true, &[Some(a), Some(b)]);
-        assert_eq!(starts(), [result]);
+        let other = host::find(heap::malloc(8 * MIB).addr()).expect("a block");
+        use_as(other, true, &[Some(a), Some(b), Some(other)]);
+        assert_eq!(starts(), both);
         assert_eq!(sim().pin_violations(), 0);
     });
 }

@@ -1,4 +1,4 @@
-//! Calls on several devices whose results are page-locked by another thread while inputs are sent: right results, and which memory
+//! Calls on devices whose results are page-locked by another thread while inputs are sent: right results, and which memory
 //! is page-locked. `host_pins` has the order of the pieces, the fuzzer everything around such calls.
 #![expect(
     unsafe_code,
@@ -67,9 +67,10 @@ fn check(a: *mut f64, b: *mut f64, c: *mut f64, old: impl Fn(usize, usize) -> f6
 
 #[test]
 fn results_are_page_locked_while_inputs_are_sent() {
-    for sim in ["seed=1", "late,seed=2", "poison,seed=3"] {
+    let machines = ["seed=1", "late,seed=2", "poison,seed=3"].map(|sim| ("sim:3", sim));
+    for (devices, sim) in machines.into_iter().chain([("sim:1", "late,seed=4")]) {
         let settings = [
-            ("SEMCACHE_DEVICES", "sim:3"),
+            ("SEMCACHE_DEVICES", devices),
             ("SEMCACHE_SIM", sim),
             ("SEMCACHE_OFFLOAD", "always"),
             ("SEMCACHE_PANEL", "4KiB"),
@@ -104,6 +105,6 @@ fn results_are_page_locked_while_inputs_are_sent() {
         });
         let text = String::from_utf8_lossy(&output.stderr);
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{sim}: {said}\n{text}");
+        assert!(output.status.success(), "{devices}, {sim}: {said}\n{text}");
     }
 }

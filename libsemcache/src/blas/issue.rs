@@ -179,9 +179,10 @@ impl Issue {
             None => Out::At(&self.results),
         };
         let pinned = self.operands.pinned;
-        let by_task: &[_] = match pinned {
-            PageLocks::ByTask => &item.blocks,
-            _ => &[],
+        let by_task = |i: usize| match pinned {
+            PageLocks::Before => false,
+            PageLocks::ByTask => true,
+            PageLocks::ResultsAhead => item.problem.access(i) == Access::Read,
         };
         let placed = &self.operands.placed;
         let (tiles, uploaders) = match self.holds.as_mut().map_err(|error| refused(error))? {
@@ -202,7 +203,7 @@ impl Issue {
         let memory = Memory {
             tiles,
             uploaders,
-            pinning: Pinning::new(by_task),
+            pinning: Pinning::new(&item.blocks, by_task),
             results: results.as_deref(),
         };
         let streamed = &mut self.streamed;

@@ -20,7 +20,7 @@ pub enum PageLocks {
     Before,
     /// Pieces of them before the first task that uses them, by the calling thread.
     ByTask,
-    /// Inputs before the first task, pieces of results before the first task that uses them, by another thread.
+    /// The same, but pieces of results by another thread.
     ResultsAhead,
 }
 
@@ -125,12 +125,7 @@ impl Operands {
                         return Err(WhyHost::Aliased);
                     }
                     let written = problem.access(i) != Access::Read;
-                    let now = match pinned {
-                        PageLocks::Before => true,
-                        PageLocks::ByTask => false,
-                        PageLocks::ResultsAhead => !written,
-                    };
-                    if now {
+                    if pinned == PageLocks::Before {
                         cache.pin(b, bytes(p), written, blocks);
                     }
                     (b.id, b.start)

@@ -143,9 +143,10 @@ pub fn run(
     Ok(ran)
 }
 
-/// When the operands of a call are page-locked. A single task waits for all of its operands anyway. With a context on each of several
-/// GPUs page-locking takes longer than all copies and kernels, so a thread does it beside the calling one, unless a block holds both
-/// an input and a result: the pages of an input become read-only before the thread may reach their piece.
+/// When the operands of a call are page-locked. A single task waits for all of its operands anyway. Results are page-locked by a thread
+/// beside the calling one if that sends inputs through staging memory meanwhile, or with a context on each of several GPUs, where
+/// page-locking takes longer than all copies and kernels; unless a block holds both an input and a result: the pages of an input
+/// become read-only before the thread may reach their piece.
 fn page_locks(cache: &Cache, item: &Item, plan: &Plan) -> PageLocks {
     let Item { places, blocks, .. } = item;
     let (written, read): (Vec<usize>, Vec<usize>) =
@@ -154,11 +155,16 @@ fn page_locks(cache: &Cache, item: &Item, plan: &Plan) -> PageLocks {
     let apart = |&w: &usize| blocks[w].is_none() || read.iter().all(|&r| id(r) != id(w));
     let slow =
         |&w: &usize| blocks[w].is_some_and(|b| cache.pins_slowly(&b, operands::bytes(&places[w])));
-    match cache.backend().usable() {
-        _ if plan.tasks.len() < 2 => PageLocks::Before,
-        1 => PageLocks::ByTask,
-        _ if written.iter().any(slow) && written.iter().all(apart) => PageLocks::ResultsAhead,
-        _ => PageLocks::Before,
+    let one = cache.backend().usable() == 1;
+    let beside = !one || cache.stages_inputs();
+    if plan.tasks.len() < 2 {
+        PageLocks::Before
+    } else if beside && written.iter().any(slow) && written.iter().all(apart) {
+        PageLocks::ResultsAhead
+    } else if one {
+        PageLocks::ByTask
+    } else {
+        PageLocks::Before
     }
 }
 

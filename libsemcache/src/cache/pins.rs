@@ -1,9 +1,10 @@
 //! Pinning: the program's memory is page-locked, so that devices copy it in place and not through staging memory.
 //!
 //! A block is pinned in pieces. If one device is used, and the call's tasks are queued at once, each is pinned when a task first
-//! uses bytes of it: so the device copies and computes while the calling thread pins what later tasks use. On an H100 machine pieces
+//! uses bytes of it: so the device copies and computes while the calling thread pins what later tasks use. With many cores inputs
+//! pass through staging memory at their first use, and are pinned at their second. On an H100 machine pieces
 //! of 64 MiB are pinned at the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed
-//! (bench/results/h100-cold.md). With several devices another thread pins the pieces of results ([`super::pins_ahead`]).
+//! (bench/results/h100-cold.md). Another thread pins the pieces of results where that takes long ([`super::pins_ahead`]).
 //!
 //! A piece is pinned before any of its pages is made inaccessible, since the driver refuses inaccessible pages: a piece holds whole
 //! panels. The cache's lock is not held, since pinning takes time. `host::pins` records what is pinned, and ends a pin
@@ -35,9 +36,10 @@ const FORK_MOST: usize = 16 << 20;
 
 /// The most pieces of a block.
 const MOST_PIECES: usize = 256;
-/// With several GPUs page-locking is slower than copies through staging memory by this number of threads: with 2, 3 and 4
-/// contexts of H200 30, 21 and 15 GB/s are page-locked, and 16 and 32 threads alone copy 47 and 59 GB/s. New memory took 0.33
-/// instead of 0.42 s on two H200 (bench/results/h200-x2-families.md), and 0.55 instead of 0.74 s on four H100 (h100-cold.md).
+/// Page-locking is slower than copies through staging memory by this number of threads: with 1, 2, 3 and 4 contexts of H200 53, 30,
+/// 21 and 15 GB/s are page-locked, after which the bytes are yet to be copied, and 16 and 32 threads copy 47 and 59 GB/s. New memory
+/// took 0.33 instead of 0.42 s on two H200 (bench/results/h200-x2-families.md), and 0.55 instead of 0.74 s on four H100
+/// (h100-cold.md).
 const STAGING_CORES: usize = 16;
 /// When operands are page-locked: an index into [`Pin::ALL`].
 static WHEN: AtomicU8 = AtomicU8::new(Pin::Auto as u8);
@@ -73,27 +75,36 @@ pub(super) fn pieces(
     (first..last).map(move |i| (i, (start + i * piece, piece.min(pages - i * piece))))
 }
 
-/// The blocks of a call whose pieces are pinned as tasks come to use them.
+/// The blocks of a call, of which pieces are pinned as tasks come to use them.
 #[derive(Debug)]
 pub struct Pinning<'a> {
     blocks: &'a [Option<Block>],
-    /// For each operand, the pieces that have been pinned, or will not be.
-    done: Vec<Vec<bool>>,
+    /// For each operand that is pinned so, the pieces that have been pinned, or will not be.
+    done: Vec<Option<Vec<bool>>>,
 }
 
 impl<'a> Pinning<'a> {
-    /// Of the operands in these blocks no piece has been pinned for the call yet.
+    /// Nothing is pinned as tasks come to use it.
     #[must_use]
-    pub fn new(blocks: &'a [Option<Block>]) -> Pinning<'a> {
+    pub fn none() -> Pinning<'a> {
+        Pinning::new(&[], |_| false)
+    }
+
+    /// `blocks`: of all operands of the call; `by_task`: whether pieces of an operand are pinned as tasks come to use them.
+    #[must_use]
+    pub fn new(blocks: &'a [Option<Block>], by_task: impl Fn(usize) -> bool) -> Pinning<'a> {
+        let done = |operand: usize| by_task(operand).then(Vec::new);
         Pinning {
             blocks,
-            done: vec![Vec::new(); blocks.len()],
+            done: (0..blocks.len()).map(done).collect(),
         }
     }
 
     /// Called before a task that uses these bytes of an operand, counted from the start of its block.
     pub fn need(&mut self, cache: &Cache, operand: usize, written: bool, span: Interval) {
-        let Some(Some(block)) = self.blocks.get(operand) else {
+        let (Some(Some(block)), Some(Some(done))) =
+            (self.blocks.get(operand), self.done.get_mut(operand))
+        else {
             return;
         };
         if block.len < LEAST {
@@ -101,7 +112,6 @@ impl<'a> Pinning<'a> {
         }
         let at = block.start + span.start;
         for (i, piece) in pieces(block, at, span.len()) {
-            let done = &mut self.done[operand];
             if done.len() <= i {
                 done.resize(i + 1, false);
             }
@@ -141,7 +151,7 @@ pub(super) struct Claimed {
     len: usize,
     /// Bytes from the first to the last of the operands seen so far.
     covered: usize,
-    /// Whether no operand of this block lay in the range before.
+    /// Whether no operand lay in these pages before.
     first: bool,
     result: Result<(), Refusal>,
 }
@@ -205,6 +215,12 @@ impl Cache {
         }
         let pieces = pieces(block, at, len).map(|(_, piece)| piece);
         pins::pending(block, (at, len), pieces)
+    }
+
+    /// Whether inputs pass through staging memory at their first use.
+    #[must_use]
+    pub fn stages_inputs(&self) -> bool {
+        self.stages(true)
     }
 
     /// Whether it takes longer to pin these bytes of a block, which the call writes, than to start a thread that does it.
@@ -288,14 +304,14 @@ impl Cache {
             Pin::First => false,
             Pin::Again => first,
             Pin::Off => true,
-            Pin::Auto => first && self.backend.usable() > 1 && crew::cores() >= STAGING_CORES,
+            Pin::Auto => first && crew::cores() >= STAGING_CORES,
         }
     }
 
     /// Whether devices hold all bytes of a range, so that none is uploaded. Where inputs pass through staging memory at first,
     /// page-locking such bytes for a later use takes longer than that use may save.
     fn moves_nothing(&self, block: &Block, from: usize, to: usize) -> bool {
-        if self.backend.usable() < 2 && matches!(when(), Pin::Auto | Pin::First) {
+        if self.backend.usable() < 2 && !self.stages(true) {
             return false;
         }
         let rect = Rect::interval(from - block.start, to - block.start);

@@ -12,7 +12,7 @@ use std::thread;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use semcache_fault::descriptor::{Known, is_file, own_table};
 
@@ -189,6 +189,33 @@ unsafe fn elsewhere(what: Move) -> Result<(), Errno> {
         let thread = thread::Builder::new().spawn_scoped(scope, run);
         thread.map_or(Err(Errno::MFILE), |t| t.join().unwrap_or(Err(Errno::IO)))
     })
+}
+
+/// Maps memory of the runtime's own in huge pages, present, that no child of a fork gets. It is never unmapped.
+///
+/// # Errors
+/// The system gives no memory.
+pub(super) fn own_pages(len: usize) -> Result<usize, Errno> {
+    const HUGE_PAGE: usize = 2 << 20;
+    let size = len + HUGE_PAGE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let at = unsafe {
+        mmap_anonymous(
+            core::ptr::null_mut(),
+            size,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )?
+    };
+    let start = at.expose_provenance().next_multiple_of(HUGE_PAGE);
+    let start_ptr = core::ptr::with_exposed_provenance_mut::<u8>(start);
+    for advice in [Advice::LinuxHugepage, Advice::LinuxDontFork] {
+        // SAFETY: this function's own mapping. An error of the advice changes nothing but speed.
+        let _ = unsafe { madvise(start_ptr.cast(), len, advice) };
+    }
+    // SAFETY: `len` bytes of the mapping, which nobody else knows of.
+    unsafe { core::ptr::write_bytes(start_ptr, 0, len) };
+    Ok(start)
 }
 
 /// Whether `[start, end)` is mapped without a hole.

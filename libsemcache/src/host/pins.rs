@@ -116,7 +116,7 @@ pub enum Claim {
         len: usize,
         /// Bytes from the first to the last of the operands seen so far.
         covered: usize,
-        /// Whether no operand of this block lay in the range before.
+        /// Whether no operand lay in these pages before.
         first: bool,
     },
 }
@@ -232,10 +232,7 @@ impl Pins {
 
     fn at(&mut self, start: usize) -> Option<&mut Pin> {
         let i = self.first_overlapping(start, 1)?;
-        let count = self.count;
-        self.table.all_mut()[..count]
-            .get_mut(i)
-            .filter(|p| p.start == start)
+        self.table.all_mut().get_mut(i).filter(|p| p.start == start)
     }
 }
 
@@ -333,9 +330,13 @@ pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usiz
                 drop(pins);
                 pages_go(start, whole);
             }
-            Stage::Refused if same && p.id == block.id.0 => {
+            Stage::Refused if same && (p.id == block.id.0 || p.refusal == Refusal::Later) => {
                 p.stamp = stamp;
                 (p.from, p.to) = (p.from.min(at), p.to.max(at + len));
+                if p.id != block.id.0 {
+                    // The same pages are used again by another block.
+                    (p.id, p.from, p.to) = (block.id.0, at, at + len);
+                }
                 let again = match p.refusal {
                     Refusal::Never => false,
                     Refusal::Later => true,
@@ -515,9 +516,8 @@ pub(super) fn pages_go(start: usize, len: usize) {
         let Some(i) = pins.first_overlapping(start, len) else {
             return;
         };
-        let count = pins.count;
         let ended = pins.ended;
-        let p = &mut pins.table.all_mut()[..count][i];
+        let p = &mut pins.table.all_mut()[i];
         match p.stage {
             Stage::Refused => pins.remove(i),
             Stage::Here if ended => pins.remove(i),

@@ -90,7 +90,7 @@ impl Windowed {
         let memory = Memory {
             tiles,
             uploaders: None,
-            pinning: Pinning::new(&[]),
+            pinning: Pinning::none(),
             results: None,
         };
         let mut queue = Queue::new(cache, problem, &self.plan, operands, memory, Out::Nowhere);

@@ -23,9 +23,8 @@ impl Ring {
     /// # Errors
     /// The driver allocates no page-locked memory.
     pub(super) fn new(len: usize) -> Result<Ring, Status> {
-        let at = driver::alloc_host(len)?;
         Ok(Ring {
-            base: at.expose_provenance(),
+            base: driver::alloc_staging(len)?,
             len,
             head: 0,
             taken: VecDeque::new(),

@@ -89,7 +89,7 @@ impl Product {
         let memory = Memory {
             tiles: holds.tiles(),
             uploaders: None,
-            pinning: Pinning::new(&[]),
+            pinning: Pinning::none(),
             results: None,
         };
         let out = Out::Nowhere;
@@ -177,7 +177,7 @@ fn what_an_earlier_call_left_stays_if_that_is_worth_it() {
             Memory {
                 tiles: None,
                 uploaders: None,
-                pinning: Pinning::new(&[]),
+                pinning: Pinning::none(),
                 results: None,
             },
             Out::Nowhere,
@@ -237,7 +237,7 @@ fn strips_that_an_earlier_call_left_in_part() {
             Memory {
                 tiles: None,
                 uploaders: None,
-                pinning: Pinning::new(&[]),
+                pinning: Pinning::none(),
                 results: None,
             },
             Out::Nowhere,
@@ -262,7 +262,7 @@ fn copies_in_flight_are_sources_only_if_the_settings_say_so() {
             let whole = Memory {
                 tiles: None,
                 uploaders: None,
-                pinning: Pinning::new(&[]),
+                pinning: Pinning::none(),
                 results: None,
             };
             let done = run(
@@ -301,7 +301,7 @@ fn devices_share_the_uploads_of_what_all_of_them_use() {
     let memory = Memory {
         tiles: None,
         uploaders: Some(&mut uploaders),
-        pinning: Pinning::new(&[]),
+        pinning: Pinning::none(),
         results: None,
     };
     let mut streamed = StreamedWriteBack::default();
