@@ -75,7 +75,7 @@ variables! {
          than the one to the host (auto), or if there is any (any), or from the host (off).";
     PIN = "SEMCACHE_PIN", "auto, first, again, off", "auto",
         "When operands are page-locked: at their first use (first); when they are moved again, and the first time pass through \
-         staging memory, by several threads (again); never (off). auto: again if that is faster, as with several GPUs.";
+         staging memory, by several threads (again); never (off). auto: again if that is faster, as with 16 cores or more.";
     HOST_SHARE = "SEMCACHE_HOST_SHARE", "auto, off, percent (25%)", "auto",
         "The share of a level-3 call on devices that the host BLAS computes meanwhile: what its rate tells, where the call \
          then ends sooner (auto), none (off), or this share of every such call.";

@@ -40,6 +40,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
         let _loading = Loading::new();
         library::driver()?;
     }
+    let began = std::time::Instant::now();
     // Initialising the driver and loading cuBLAS take about the same time and are independent, so two threads do them.
     let (init, cublas) = std::thread::scope(|scope| {
         let Hooks {
@@ -58,10 +59,15 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
             let _loading = Loading::new();
             driver::init()
         };
+        let initialised = began.elapsed();
         let cublas = match loading {
             Ok(thread) => thread.join().unwrap_or(Err(CudaError::NoDriver)),
             Err(_) => load(),
         };
+        debug!(
+            "driver until {initialised:?}, cuBLAS loaded until {:?}",
+            began.elapsed()
+        );
         (init, cublas)
     });
     match init {
