@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use semcache::base::counters::COUNTERS;
 use semcache::base::{DeviceId, Dtype, Routine, Value};
@@ -54,6 +56,28 @@ impl Queued {
     }
 }
 
+/// Waits until operations of a device have times: where other processes use the GPU too, its clock is found only when they leave it
+/// alone for a moment, which is tried once a second.
+fn until_timed(b: &dyn Backend, device: DeviceId, memory: u64) {
+    let one = Kernel {
+        m: 1,
+        alpha: Value { re: 1.0, im: 0.0 },
+        ..Kernel::of(Routine::Scal, Dtype::D, [Operand::vector(memory, 1)])
+    };
+    let began = Instant::now();
+    while SEEN.lock().unwrap().is_empty() {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{device:?} has no clock"
+        );
+        // SAFETY: the block holds the element.
+        b.wait(unsafe { b.launch(device, &[], &one) }.unwrap())
+            .unwrap();
+        thread::sleep(Duration::from_millis(20));
+    }
+    SEEN.lock().unwrap().clear();
+}
+
 pub(crate) fn all(b: &dyn Backend) {
     const LEN: usize = 40 << 20;
     measured::watch(|op, span| SEEN.lock().unwrap().push((op, span)));
@@ -61,6 +85,7 @@ pub(crate) fn all(b: &dyn Backend) {
     host.bytes().fill(1);
     b.pin(pinned.at.expose_provenance(), LEN).unwrap();
     let dev = b.alloc(D0, LEN).unwrap();
+    until_timed(b, D0, dev);
     // Copies that are staged in one piece or several, copies in place, and copies within the device.
     let mut queued = Queued(Vec::new());
     for memory in [&host, &pinned] {
@@ -90,6 +115,7 @@ pub(crate) fn all(b: &dyn Backend) {
     for i in 1..b.devices().len() {
         let to = DeviceId(u8::try_from(i).unwrap());
         let there = b.alloc(to, LEN).unwrap();
+        until_timed(b, to, there);
         let mut queued = Queued(Vec::new());
         for (width, count) in [(LEN, 1), (1000, 100)] {
             let shape = Shape { width, count };
