@@ -51,8 +51,8 @@ pub struct CudaMachine {
     pub(super) lost: Vec<AtomicBool>,
     pub(super) pins: Pins,
     pub(super) host: HostMemory,
-    /// Threads that allocate memory or queue a kernel.
-    asking: AtomicUsize,
+    /// Threads that allocate device memory.
+    allocating: AtomicUsize,
     queues: Mutex<Vec<Option<Queues>>>,
 }
 
@@ -60,22 +60,6 @@ pub struct CudaMachine {
 #[derive(Debug)]
 pub(super) struct Gpu {
     pub(super) device: CUdevice,
-}
-
-/// Counts a thread that allocates memory or queues a kernel, while it lives.
-struct Asking<'a>(&'a AtomicUsize);
-
-impl<'a> Asking<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Asking(count)
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// A context handle.
@@ -150,7 +134,7 @@ impl CudaMachine {
             lost: (0..n).map(|_| AtomicBool::new(false)).collect(),
             pins: Pins::default(),
             host,
-            asking: AtomicUsize::new(0),
+            allocating: AtomicUsize::new(0),
             queues: Mutex::new((0..n).map(|_| None).collect()),
             gpus,
         }
@@ -220,12 +204,12 @@ impl CudaMachine {
         Ok((up, current))
     }
 
-    /// Called before a thread page-locks a piece: waits while another one allocates memory or queues a kernel. The driver has one
-    /// lock for all of these, and a thread that page-locks piece after piece takes it again before another thread that waits for it:
-    /// the first kernel of a device, which the driver loads in several steps, took 50 ms beside pieces of 5 ms on four H100.
+    /// Called before a thread page-locks a piece: waits while another one allocates device memory. The driver has one lock for both,
+    /// and a thread that page-locks piece after piece takes it again before another thread that waits for it: 1 or 2 GiB took
+    /// 4 to 14 ms on four H100, and 0.7 to 2 ms otherwise (bench/results/h100-x4.md).
     fn make_way(&self) {
         let began = Instant::now();
-        while self.asking.load(Ordering::Relaxed) > 0 && began.elapsed() < MAKES_WAY {
+        while self.allocating.load(Ordering::Relaxed) > 0 && began.elapsed() < MAKES_WAY {
             std::thread::sleep(Duration::from_micros(20));
         }
     }
@@ -329,8 +313,10 @@ impl Backend for CudaMachine {
 
     fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
         let (_, _current) = self.enter(device)?;
-        let _asking = Asking::new(&self.asking);
-        driver::alloc(bytes).map_err(|s| match self.failed(device, "alloc", s) {
+        self.allocating.fetch_add(1, Ordering::Relaxed);
+        let taken = driver::alloc(bytes);
+        self.allocating.fetch_sub(1, Ordering::Relaxed);
+        taken.map_err(|s| match self.failed(device, "alloc", s) {
             DeviceError::Refused { .. } if s == driver::OUT_OF_MEMORY => {
                 DeviceError::OutOfMemory { device, bytes }
             }
@@ -431,7 +417,6 @@ impl Backend for CudaMachine {
         self.order(&mut all, device, Lane::Compute, after)?;
         let q = queues(&mut all, device)?;
         q.lanes[2].begins(&mut q.clock);
-        let _asking = Asking::new(&self.asking);
         // SAFETY: the caller's promise; the context of the handle is current.
         unsafe { q.blas.launch(kernel) }.map_err(|s| self.failed(device, "launch", s))?;
         Ok(Ticket {
