@@ -16,6 +16,7 @@ pub(super) enum Key {
     Seq,
     Amount,
     Queued,
+    Queueing,
     Peer,
     AfterDevice(usize),
     AfterLane(usize),
@@ -42,6 +43,7 @@ impl Key {
             "seq" => Key::Seq,
             "bytes" | "work" => Key::Amount,
             "queued_ns" => Key::Queued,
+            "queueing_ns" => Key::Queueing,
             "from" => Key::Peer,
             "after_device" => Key::AfterDevice(0),
             "after2_device" => Key::AfterDevice(1),
@@ -74,6 +76,7 @@ pub(super) struct Fields {
     /// Bytes, or a kernel's work.
     pub(super) amount: u64,
     pub(super) queued: u64,
+    pub(super) queueing: u64,
     /// The device that a copy comes from.
     pub(super) peer: u8,
     /// Device, lane and position of the operations that this one waits for.
@@ -109,6 +112,7 @@ impl Fields {
             Key::Seq => self.seq = number,
             Key::Amount => self.amount = number,
             Key::Queued => self.queued = number,
+            Key::Queueing => self.queueing = number,
             Key::Peer => self.peer = small,
             Key::AfterDevice(i) => self.after[i].0 = small,
             Key::AfterLane(i) => self.after[i].1 = lane(),

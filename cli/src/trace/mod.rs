@@ -4,6 +4,7 @@ mod fields;
 mod gantt;
 mod gaps;
 mod host;
+mod issuing;
 mod model;
 mod page;
 mod predicted;

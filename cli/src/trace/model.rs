@@ -64,6 +64,9 @@ pub(super) struct Op {
     pub(super) to: u64,
     /// When the host queued it; 0 if the trace does not say.
     pub(super) queued: u64,
+    /// For how long before that the thread was in the machine's function that queues it: the driver, and the packing of a copy that
+    /// passes through staging memory.
+    pub(super) queueing: u64,
     /// Its position in its lane, from 1.
     pub(super) seq: u64,
     /// The bytes of a copy; the multiply-adds or elements of a kernel.

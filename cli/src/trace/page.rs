@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, Table};
 
 use super::gaps::{Cause, Gap, Part, chain, gaps, idle, longest, parts};
 use super::host::{self, Kind};
+use super::issuing;
 use super::model::{KERNELS, Trace};
 use super::predicted;
 use super::shares::{Totals, lanes, span, threads, totals};
@@ -17,6 +18,8 @@ const GAPS: usize = 10;
 const DOINGS: usize = 4;
 /// How many calls have a line with their predicted time.
 const CALLS: usize = 10;
+/// How many calls have a line with the time in which their tasks were queued, and the fewest kernels of such a call.
+const ISSUED: (usize, u64) = (5, 64);
 /// How many threads have a line of their own.
 const THREADS: usize = 20;
 
@@ -35,7 +38,7 @@ pub(super) fn page(trace: &Trace) -> String {
         text += "\nThreads\n";
         text += &thread_table(trace);
     }
-    text + &predicted_table(trace) + &gap_pages(trace)
+    text + &predicted_table(trace) + &issuing_table(trace) + &gap_pages(trace)
 }
 
 /// The predicted and the measured time of the calls on devices that took longest, and how far off all predictions were.
@@ -68,6 +71,42 @@ fn predicted_table(trace: &Trace) -> String {
         counted(number, "call"),
         100.0 * errors.median,
         100.0 * errors.nine_tenths,
+    )
+}
+
+/// The time in which the tasks of the calls with most kernels were queued.
+fn issuing_table(trace: &Trace) -> String {
+    let mut calls = issuing::calls(trace, ISSUED.1);
+    if calls.is_empty() {
+        return String::new();
+    }
+    calls.sort_by_key(|call| u64::MAX - call.kernels);
+    let header = [
+        "call",
+        "sizes",
+        "kernels",
+        "copies",
+        "in flight",
+        "own",
+        "machine",
+    ];
+    let mut table = table(&header, 2);
+    for call in calls.iter().take(ISSUED.0) {
+        let [m, n, k] = call.sizes;
+        table.add_row([
+            tell::cause(trace, call.id),
+            format!("{m} x {n} x {k}"),
+            call.kernels.to_string(),
+            call.copies.to_string(),
+            call.in_flight.to_string(),
+            tell::length(call.own / call.kernels),
+            tell::length(call.machine / call.kernels),
+        ]);
+    }
+    format!(
+        "\nQueueing, per kernel: the runtime's own time, and that of the driver with the packing of staged copies; without waits and \
+         page-locking\n{}  (in flight: operations of the call that were not complete when its last one was queued)\n",
+        lines(&table)
     )
 }
 

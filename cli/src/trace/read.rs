@@ -389,6 +389,7 @@ impl Reader {
                     from,
                     to,
                     queued: fields.queued,
+                    queueing: fields.queueing,
                     seq: fields.seq,
                     amount: fields.amount,
                     cause: fields.cause,

@@ -42,8 +42,10 @@ impl Traced {
         Traced { inner, last }
     }
 
+    /// `begun`: when the machine was asked to queue it.
     fn queued(
         &self,
+        begun: u64,
         queued: Result<Ticket, DeviceError>,
         after: &[Ticket],
         what: What,
@@ -53,8 +55,10 @@ impl Traced {
             if let Some(lanes) = self.last.get(ticket.device.index()) {
                 lanes[ticket.lane as usize].fetch_max(ticket.seq, Relaxed);
             }
+            let at = now();
             record(Event::Queued {
-                at: now(),
+                at,
+                took: u32::try_from(at.saturating_sub(begun)).unwrap_or(u32::MAX),
                 op: id(ticket),
                 cause: cause(),
                 what,
@@ -117,9 +121,10 @@ impl Backend for Traced {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
+        let begun = now();
         // SAFETY: the caller's promise.
         let queued = unsafe { self.inner.upload(device, after, host, src, dst, shape) };
-        self.queued(queued, after, What::Upload, shape.bytes())
+        self.queued(begun, queued, after, What::Upload, shape.bytes())
     }
 
     unsafe fn download(
@@ -130,9 +135,10 @@ impl Backend for Traced {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
+        let begun = now();
         // SAFETY: the caller's promise.
         let queued = unsafe { self.inner.download(device, after, src, dst, shape) };
-        self.queued(queued, after, What::Download, shape.bytes())
+        self.queued(begun, queued, after, What::Download, shape.bytes())
     }
 
     unsafe fn copy_peer(
@@ -144,6 +150,7 @@ impl Backend for Traced {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
+        let begun = now();
         // SAFETY: the caller's promise.
         let queued = unsafe { self.inner.copy_peer(from, to, after, src, dst, shape) };
         let what = if from == to {
@@ -151,7 +158,7 @@ impl Backend for Traced {
         } else {
             What::Peer(from)
         };
-        self.queued(queued, after, what, shape.bytes())
+        self.queued(begun, queued, after, what, shape.bytes())
     }
 
     unsafe fn launch(
@@ -160,10 +167,11 @@ impl Backend for Traced {
         after: &[Ticket],
         kernel: &Kernel,
     ) -> Result<Ticket, DeviceError> {
+        let begun = now();
         // SAFETY: the caller's promise.
         let queued = unsafe { self.inner.launch(device, after, kernel) };
         let what = What::Kernel(kernel.routine.name(kernel.dtype));
-        self.queued(queued, after, what, kernel.work())
+        self.queued(begun, queued, after, what, kernel.work())
     }
 
     unsafe fn poison(
@@ -173,10 +181,17 @@ impl Backend for Traced {
         dst: Region,
         shape: Shape,
     ) -> Option<Ticket> {
+        let begun = now();
         // SAFETY: the caller's promise.
         let queued = unsafe { self.inner.poison(device, after, dst, shape) }?;
-        self.queued(Ok(queued), after, What::Kernel("poison"), shape.bytes())
-            .ok()
+        self.queued(
+            begun,
+            Ok(queued),
+            after,
+            What::Kernel("poison"),
+            shape.bytes(),
+        )
+        .ok()
     }
 
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {

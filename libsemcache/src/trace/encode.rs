@@ -98,6 +98,7 @@ struct Shown<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     at: u64,
+    took: u32,
     cause: u64,
     what: What,
     amount: u64,
@@ -217,6 +218,7 @@ impl Encoder {
             }
             Event::Queued {
                 at,
+                took,
                 op,
                 cause,
                 what,
@@ -225,6 +227,7 @@ impl Encoder {
             } => {
                 let queued = Queued {
                     at,
+                    took,
                     cause,
                     what,
                     amount,
@@ -336,6 +339,7 @@ impl Encoder {
         use Value::{Number, Text};
         let Queued {
             at,
+            took,
             cause,
             what,
             amount,
@@ -354,7 +358,10 @@ impl Encoder {
         };
         let mut values = vec![("seq", Number(op.seq())), amount];
         if ran.is_some() {
-            values.push(("queued_ns", Number(at)));
+            values.extend([
+                ("queued_ns", Number(at)),
+                ("queueing_ns", Number(took.into())),
+            ]);
         }
         if let What::Peer(from) = what {
             values.push(("from", Number(from.0.into())));
@@ -385,6 +392,7 @@ impl Encoder {
         }
         let event = Event::Queued {
             at,
+            took,
             op,
             cause,
             what,
@@ -584,6 +592,7 @@ mod tests {
     fn queued(seq: u64, at: u64) -> Event {
         Event::Queued {
             at,
+            took: 7,
             op: op(seq),
             cause: 9,
             what: What::Kernel("dgemm"),

@@ -107,6 +107,9 @@ pub enum Event {
     Queued {
         /// When.
         at: u64,
+        /// For how many nanoseconds before that the thread was in the machine's function: the driver, and where a copy passes through
+        /// staging memory its packing.
+        took: u32,
         /// The operation.
         op: OpId,
         /// The call or fault that needed it; 0 if none did.

@@ -93,6 +93,7 @@ impl Hand {
             from: span.0 * 1000,
             to: span.1 * 1000,
             queued: queued * 1000,
+            queueing: 1000,
             seq: op.seq(),
             amount: 1 << 20,
             cause,

@@ -2,6 +2,7 @@
 
 mod gaps;
 pub(super) mod hand;
+mod issuing;
 mod predicted;
 mod reading;
 mod shares;
