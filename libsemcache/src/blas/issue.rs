@@ -203,7 +203,7 @@ impl Issue {
         let memory = Memory {
             tiles,
             uploaders,
-            pinning: Pinning::new(&item.blocks, by_task),
+            pinning: Pinning::new(&item.blocks, by_task, pinned != PageLocks::ResultsAhead),
             results: results.as_deref(),
         };
         let streamed = &mut self.streamed;

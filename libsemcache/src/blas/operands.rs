@@ -35,7 +35,7 @@ pub fn bytes(place: &Rect) -> (usize, usize) {
 pub struct Operands {
     /// The operands in the order of the kernel.
     pub placed: Vec<Use>,
-    /// When they are page-locked. Decided once for a call: meanwhile another GPU may come up.
+    /// When they are page-locked.
     pub pinned: PageLocks,
     transient: Vec<AllocId>,
 }

@@ -1,7 +1,7 @@
 //! Pinning: the program's memory is page-locked, so that devices copy it in place and not through staging memory.
 //!
-//! A block is pinned in pieces. If one device is used, and the call's tasks are queued at once, each is pinned when a task first
-//! uses bytes of it: so the device copies and computes while the calling thread pins what later tasks use. With many cores inputs
+//! A block is pinned in pieces. If one device is used, or another thread pins results, each is pinned when a task first uses bytes of
+//! it: so the device copies and computes while the calling thread pins what later tasks use. With many cores inputs
 //! pass through staging memory at their first use, and are pinned at their second. On an H100 machine pieces
 //! of 64 MiB are pinned at the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed
 //! (bench/results/h100-cold.md). Another thread pins the pieces of results where that takes long ([`super::pins_ahead`]).
@@ -81,29 +81,36 @@ pub struct Pinning<'a> {
     blocks: &'a [Option<Block>],
     /// For each operand that is pinned so, the pieces that have been pinned, or will not be.
     done: Vec<Option<Vec<bool>>>,
+    /// Whether the calling thread waits while another thread pins a piece, or sends it through staging memory.
+    patient: bool,
 }
 
 impl<'a> Pinning<'a> {
     /// Nothing is pinned as tasks come to use it.
     #[must_use]
     pub fn none() -> Pinning<'a> {
-        Pinning::new(&[], |_| false)
+        Pinning::new(&[], |_| false, true)
     }
 
-    /// `blocks`: of all operands of the call; `by_task`: whether pieces of an operand are pinned as tasks come to use them.
+    /// `blocks`: of all operands of the call; `by_task`: whether pieces of an operand are pinned as tasks come to use them. A thread
+    /// that holds claims of other pieces is not `patient`.
     #[must_use]
-    pub fn new(blocks: &'a [Option<Block>], by_task: impl Fn(usize) -> bool) -> Pinning<'a> {
+    pub fn new(
+        blocks: &'a [Option<Block>],
+        by_task: impl Fn(usize) -> bool,
+        patient: bool,
+    ) -> Pinning<'a> {
         let done = |operand: usize| by_task(operand).then(Vec::new);
         Pinning {
             blocks,
             done: (0..blocks.len()).map(done).collect(),
+            patient,
         }
     }
 
     /// Called before a task that uses these bytes of an operand, counted from the start of its block.
     pub fn need(&mut self, cache: &Cache, operand: usize, written: bool, span: Interval) {
-        let (Some(Some(block)), Some(Some(done))) =
-            (self.blocks.get(operand), self.done.get_mut(operand))
+        let (Some(Some(block)), Some(Some(_))) = (self.blocks.get(operand), self.done.get(operand))
         else {
             return;
         };
@@ -112,13 +119,26 @@ impl<'a> Pinning<'a> {
         }
         let at = block.start + span.start;
         for (i, piece) in pieces(block, at, span.len()) {
-            if done.len() <= i {
-                done.resize(i + 1, false);
-            }
-            if !std::mem::replace(&mut done[i], true) {
-                cache.pin_piece(block, piece, (at, span.len()), written, self.blocks);
+            // A piece that passes through staging memory does so for all operands of the call.
+            let staged = cache.stages_inputs() && self.done_for(block, i);
+            if let Some(Some(done)) = self.done.get_mut(operand) {
+                if done.len() <= i {
+                    done.resize(i + 1, false);
+                }
+                if !std::mem::replace(&mut done[i], true) && !staged {
+                    let bytes = (at, span.len());
+                    cache.pin_piece(block, piece, bytes, written, (self.blocks, self.patient));
+                }
             }
         }
+    }
+
+    /// Whether a task has used this piece of a block as any operand.
+    fn done_for(&self, block: &Block, piece: usize) -> bool {
+        let same = |b: &Option<Block>| b.is_some_and(|b| b.id == block.id);
+        let done = |done: &Option<Vec<bool>>| done.as_ref()?.get(piece).copied();
+        let mut all = self.blocks.iter().zip(&self.done);
+        all.any(|(b, d)| same(b) && done(d) == Some(true))
     }
 }
 
@@ -151,7 +171,7 @@ pub(super) struct Claimed {
     len: usize,
     /// Bytes from the first to the last of the operands seen so far.
     covered: usize,
-    /// Whether no operand lay in these pages before.
+    /// Whether no operand lay in these pages before, as far as the table of pins knows.
     first: bool,
     result: Result<(), Refusal>,
 }
@@ -180,15 +200,16 @@ fn part_in(piece: (usize, usize), (at, len): (usize, usize)) -> (usize, usize) {
     (from, (at + len).min(piece.0 + piece.1).max(from))
 }
 
-/// Claims a piece of a block for `len` bytes of an operand from `at` on, unless it is pinned or will not be. Waits while another
-/// thread pins it.
+/// Claims a piece of a block for `len` bytes of an operand from `at` on, unless it is pinned or will not be. While another
+/// thread pins it, a `patient` caller waits.
 pub(super) fn claim(
     block: &Block,
     piece: (usize, usize),
     (at, len): (usize, usize),
+    patient: bool,
 ) -> Option<Claimed> {
     let (from, to) = part_in(piece, (at, len));
-    match pins::claim(block, piece, from, to - from) {
+    match pins::claim(block, piece, (from, to - from), patient) {
         Claim::Settled => None,
         Claim::Yours {
             start,
@@ -244,7 +265,7 @@ impl Cache {
         let stays = || !written && self.moves_nothing(block, at, at + len);
         if block.len >= LEAST && !pins::used(block, at, len) && !stays() {
             for (_, piece) in pieces(block, at, len) {
-                self.pin_piece(block, piece, (at, len), written, call);
+                self.pin_piece(block, piece, (at, len), written, (call, true));
             }
         }
     }
@@ -255,9 +276,9 @@ impl Cache {
         piece: (usize, usize),
         (at, len): (usize, usize),
         written: bool,
-        call: &[Option<Block>],
+        (call, patient): (&[Option<Block>], bool),
     ) {
-        let Some(claimed) = claim(block, piece, (at, len)) else {
+        let Some(claimed) = claim(block, piece, (at, len), patient) else {
             return;
         };
         let (from, to) = part_in(piece, (at, len));

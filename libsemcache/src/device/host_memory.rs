@@ -191,10 +191,11 @@ unsafe fn elsewhere(what: Move) -> Result<(), Errno> {
     })
 }
 
-/// Maps memory of the runtime's own in huge pages, present, that no child of a fork gets. It is never unmapped.
+/// Maps memory of the runtime's own in huge pages, present, that no child of a fork gets: a child's copy would leave devices the
+/// pages of only one of the two.
 ///
 /// # Errors
-/// The system gives no memory.
+/// The system gives no such memory.
 pub(super) fn own_pages(len: usize) -> Result<usize, Errno> {
     const HUGE_PAGE: usize = 2 << 20;
     let size = len + HUGE_PAGE;
@@ -209,13 +210,27 @@ pub(super) fn own_pages(len: usize) -> Result<usize, Errno> {
     };
     let start = at.expose_provenance().next_multiple_of(HUGE_PAGE);
     let start_ptr = core::ptr::with_exposed_provenance_mut::<u8>(start);
-    for advice in [Advice::LinuxHugepage, Advice::LinuxDontFork] {
-        // SAFETY: this function's own mapping. An error of the advice changes nothing but speed.
-        let _ = unsafe { madvise(start_ptr.cast(), len, advice) };
+    // SAFETY: this function's own mapping. An error changes nothing but speed.
+    let _ = unsafe { madvise(start_ptr.cast(), len, Advice::LinuxHugepage) };
+    // SAFETY: as above.
+    let kept = unsafe { madvise(start_ptr.cast(), len, Advice::LinuxDontFork) };
+    if let Err(error) = kept {
+        // SAFETY: as above, and nothing refers to it.
+        let _ = unsafe { munmap(at.cast::<c_void>(), size) };
+        return Err(error);
     }
     // SAFETY: `len` bytes of the mapping, which nobody else knows of.
     unsafe { core::ptr::write_bytes(start_ptr, 0, len) };
     Ok(start)
+}
+
+/// Unmaps what [`own_pages`] has mapped.
+///
+/// # Safety
+/// Nothing uses these bytes any more.
+pub(super) unsafe fn return_pages(start: usize, len: usize) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { munmap(core::ptr::with_exposed_provenance_mut(start), len) };
 }
 
 /// Whether `[start, end)` is mapped without a hole.

@@ -46,10 +46,10 @@ pub enum Refusal {
     Never = 0,
     /// The budget of pinned bytes is used up: tried again after some range was unpinned.
     Budget,
-    /// A page is protected, or nothing of the range has been moved before, or is to be moved now: tried again at the next use.
+    /// A page is protected, or nothing of the range has been moved before, or is to be moved now: tried again at the next use, also by
+    /// a later block on the same pages.
     Later,
-    /// Hardly any page of the block is present or part of an operand: tried again when operands cover twice as many
-    /// bytes.
+    /// Hardly any page of the block is present or part of an operand: tried again when operands cover twice as many bytes.
     Sparse,
 }
 
@@ -116,7 +116,7 @@ pub enum Claim {
         len: usize,
         /// Bytes from the first to the last of the operands seen so far.
         covered: usize,
-        /// Whether no operand lay in these pages before.
+        /// Whether no operand lay in these pages before, as far as the table knows.
         first: bool,
     },
 }
@@ -281,8 +281,9 @@ pub fn used(block: &Block, start: usize, len: usize) -> bool {
 }
 
 /// The bytes `[at, at + len)` of a piece of a block become an operand: decides whether the calling thread is to pin the piece,
-/// which is given by its start and its length in whole pages. Waits while another thread pins or unpins it.
-pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usize) -> Claim {
+/// which is given by its start and its length in whole pages. While another thread pins or unpins it, a `patient` caller waits.
+pub fn claim(block: &Block, piece: (usize, usize), at: (usize, usize), patient: bool) -> Claim {
+    let ((start, whole), (at, len)) = (piece, at);
     if whole == 0 {
         return Claim::Settled;
     }
@@ -317,13 +318,14 @@ pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usiz
         let same = pins.all()[i].start == start && pins.all()[i].len == whole;
         let p = &mut pins.table.all_mut()[i];
         match p.stage {
-            Stage::Coming | Stage::Going => {
-                drop(pins);
-                await_change(seen);
-            }
             Stage::Here if same => {
                 (p.stamp, p.id) = (stamp, block.id.0);
                 return Claim::Settled;
+            }
+            Stage::Coming | Stage::Going | Stage::Here if !patient => return Claim::Settled,
+            Stage::Coming | Stage::Going => {
+                drop(pins);
+                await_change(seen);
             }
             Stage::Here => {
                 // The mapping has grown, or was shrunk by a system call that no hook saw: the old range is unpinned.
@@ -356,7 +358,7 @@ pub fn claim(block: &Block, (start, whole): (usize, usize), at: usize, len: usiz
 }
 
 /// Of the pieces of a block that hold `len` bytes from `at` on, each given by its start and its length in whole pages, the bytes of
-/// those that the next use as an operand would try to pin.
+/// those that no use of this block has tried to pin.
 #[must_use]
 pub fn pending(
     block: &Block,
@@ -450,9 +452,8 @@ pub fn oldest(after: u64) -> Option<Pinned> {
         })
 }
 
-/// Marks a pinned range as about to be unpinned, unless it was used since it was looked up: the caller unpins it on the
-/// device and calls [`gone`]; until then threads that change its pages wait. False if the range was used or marked
-/// meanwhile.
+/// Marks a pinned range as about to be unpinned, unless it was used since it was looked up: the caller unpins it on the device and
+/// calls [`gone`]; until then threads that change its pages wait. False if the range was used or marked meanwhile.
 #[must_use]
 pub fn take(pinned: &Pinned) -> bool {
     let mut pins = PINS.lock();
@@ -506,9 +507,8 @@ pub fn settled() -> bool {
     }
 }
 
-/// Called before pages of `[start, start + len)` change: unpins every range that overlaps them. Waits for device
-/// copies, and for threads that are pinning. Never called with a lock held, nor where the device's own code may be the
-/// caller.
+/// Called before pages of `[start, start + len)` change: unpins every range that overlaps them. Waits for device copies, and for
+/// threads that are pinning. Never called with a lock held, nor where the device's own code may be the caller.
 pub(super) fn pages_go(start: usize, len: usize) {
     while COUNT.load(Acquire) != 0 {
         let seen = CHANGED.load(Acquire);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::futex;
 
+use crate::base::ids::MAX_DEVICES;
 use crate::process::ending;
 
 /// The phases, in their order.
@@ -18,7 +19,7 @@ pub(crate) enum Phase {
     Claimed = 1,
     /// Devices come up in the background.
     Starting = 2,
-    /// The first device can be used; others may follow.
+    /// Devices can be used.
     Up = 3,
     /// No further device will come up; there may be none.
     Settled = 4,
@@ -37,8 +38,8 @@ pub(crate) enum Claim {
     Inherited,
 }
 
-/// Number of threads that start devices: the thread that began, and those in the background.
-const HELPERS: usize = 4;
+/// Number of threads that start devices: one for each, and one that waits for them.
+const HELPERS: usize = MAX_DEVICES + 1;
 /// A waiting thread looks at the phase this often: in a child of fork no thread wakes it.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -154,8 +155,8 @@ fn me() -> (u32, u32) {
 
 pub(super) static PHASES: Phases = Phases::new();
 
-/// How long the end of the process waits for the driver: longer than it takes, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the end of the process waits for the driver: longer than the contexts of eight GPUs take, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(6);
 
 /// At the end of the process: no further device comes up, and the driver is not left in the middle of
 /// something while its own exit handlers run.

@@ -23,8 +23,9 @@ use super::mode::{Mode, promote, set_mode};
 use super::phase::{Claim, PHASES, Phase};
 use super::started::{RUNTIME, Runtime, get, hold};
 use super::{rates, traced, valgrind};
-use crate::base::config::{Config, Devices, Offload};
+use crate::base::config::{Config, CudaSet, Devices, Offload};
 use crate::base::counters::{Degraded, WhyHost, degrade};
+use crate::base::ids::MAX_DEVICES;
 use crate::blas::Call;
 use crate::blas::args::{self, Checked};
 use crate::blas::policy::Policy;
@@ -36,8 +37,10 @@ use crate::process::threads;
 use crate::trace;
 use semcache_fault::broken;
 
-/// Time from the first large call to usable GPUs, at least: driver, context, cuBLAS.
+/// Time from the first large call to usable GPUs: driver and cuBLAS, and for each GPU its context. With one H100 that took 0.4 to 0.5 s, with
+/// four 1.1 to 1.4 s.
 const EXPECTED: Duration = Duration::from_millis(300);
+const EXPECTED_EACH: Duration = Duration::from_millis(300);
 /// Host time that calls must add up to before GPUs are brought up that the configuration does not name: the driver
 /// keeps one core busy for as long as [`EXPECTED`], and a process that ends meanwhile waits for the driver.
 const WORTH: Duration = Duration::from_millis(10);
@@ -126,10 +129,20 @@ fn weigh(config: &Config, call: &Call) -> Result<(), WhyHost> {
     }
 }
 
-/// How long a call waits for the first device: zero, or at most the predicted time of the call on the host.
+/// How long the GPUs that the configuration names are expected to take until they can be used.
+fn expected(config: &Config) -> Duration {
+    let gpus = match &config.devices {
+        Devices::Cuda(CudaSet::List(list)) => list.len(),
+        // The driver lists a folder for each, before it is initialised.
+        _ => std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(1, Iterator::count),
+    };
+    EXPECTED + EXPECTED_EACH * u32::try_from(gpus.clamp(1, MAX_DEVICES)).unwrap_or(1)
+}
+
+/// How long a call waits for devices: zero, or at most the predicted time of the call on the host.
 fn patience(config: &Config, call: &Call) -> Duration {
     match predicted(config, call) {
-        Ok((host, device)) if host > 2 * EXPECTED + device => host,
+        Ok((host, device)) if host > expected(config) + device => host,
         _ => Duration::ZERO,
     }
 }
@@ -277,12 +290,9 @@ fn bring_up(machine: &'static dyn Rising) -> Result<(), String> {
         made
     };
     let begin = |device| (device, spawn("semcache-up", move || make(device)));
-    let others = 1..machine.backend().devices().len();
-    let begun: Vec<_> = others.map(begin).collect();
-    let mut outcome = make(0);
-    if outcome.is_ok() {
-        machine.admit(0);
-    }
+    let all = 0..machine.backend().devices().len();
+    let begun: Vec<_> = all.map(begin).collect();
+    let mut outcome = Ok(());
     for (device, thread) in begun {
         let made = match thread {
             Ok(thread) => thread.join().unwrap_or_else(|payload| {

@@ -10,7 +10,7 @@ use core::ptr;
 use cudarc::driver::sys::{self, CUresult};
 
 use crate::device::api::Shape;
-use crate::device::host_memory::own_pages;
+use crate::device::host_memory::{own_pages, return_pages};
 use crate::process::driver_scope::DriverScope;
 use crate::process::waited::Waiting;
 
@@ -186,11 +186,13 @@ pub(super) unsafe fn free(at: u64) -> Result<()> {
 /// Page-locked host memory in huge pages, which all contexts copy. Never freed. Allocated by the driver if it cannot page-lock what
 /// this process maps: 256 MiB take 0.1 s then.
 pub(super) fn alloc_staging(bytes: usize) -> Result<usize> {
-    if let Ok(at) = own_pages(bytes)
+    if let Ok(at) = own_pages(bytes) {
         // SAFETY: the pages stay mapped.
-        && unsafe { register(at, bytes) }.is_ok()
-    {
-        return Ok(at);
+        if unsafe { register(at, bytes) }.is_ok() {
+            return Ok(at);
+        }
+        // SAFETY: mapped above and not registered.
+        unsafe { return_pages(at, bytes) };
     }
     Ok(alloc_host(bytes)?.expose_provenance())
 }

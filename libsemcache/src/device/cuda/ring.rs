@@ -8,7 +8,7 @@ use super::driver::{self, Status};
 const ALIGN: usize = 256;
 
 /// Page-locked memory whose pieces are taken from one end to the other, and then from the start again. Pieces are freed
-/// in the order in which they were taken.
+/// in the order in which they were taken, those that were not used at once.
 #[derive(Debug)]
 pub(super) struct Ring {
     base: usize,
@@ -83,9 +83,8 @@ impl Ring {
         let start = at - self.base;
         if let Some(i) = self.taken.iter().rposition(|t| t.0 == start) {
             self.taken.remove(i);
-            if i == self.taken.len() {
-                self.head = start;
-            }
+            // The next piece follows the newest one, also if that lies before the end of the ring and this one at its start.
+            self.head = self.taken.back().map_or(0, |t| t.1);
         }
     }
 
@@ -156,5 +155,17 @@ mod tests {
         assert_eq!(r.take(2 * ALIGN), Ok(newer + 3 * ALIGN));
         assert_eq!(r.take(3 * ALIGN), Ok(first));
         assert_eq!(r.take(ALIGN), Err(u64::MAX));
+        // Also if it lies at the start of the ring again, and the newest one before its end.
+        let mut r = ring(8 * ALIGN);
+        let pieces = [2, 3, 3].map(|n| r.take(n * ALIGN).unwrap());
+        for (seq, at) in (1..).zip(pieces) {
+            r.used_until(at, seq);
+        }
+        r.complete(1);
+        let again = r.take(2 * ALIGN).unwrap();
+        assert_eq!(again, pieces[0]);
+        r.give_back(again);
+        assert_eq!(r.take(4 * ALIGN), Err(2));
+        assert_eq!(r.take(2 * ALIGN), Ok(again));
     }
 }
