@@ -41,6 +41,21 @@ const MOST_PIECES: usize = 256;
 /// took 0.33 instead of 0.42 s on two H200 (bench/results/h200-x2-families.md), and 0.55 instead of 0.74 s on four H100
 /// (h100-cold.md).
 const STAGING_CORES: usize = 16;
+/// Whether copies through staging memory are faster than page-locking. The processors are counted once: that is a system call, and this is
+/// asked for each operand of each call.
+fn many_cores() -> bool {
+    static CORES: AtomicUsize = AtomicUsize::new(0);
+    let cores = match CORES.load(Ordering::Relaxed) {
+        0 => {
+            let cores = crew::cores();
+            CORES.store(cores, Ordering::Relaxed);
+            cores
+        }
+        cores => cores,
+    };
+    cores >= STAGING_CORES
+}
+
 /// When operands are page-locked: an index into [`Pin::ALL`].
 static WHEN: AtomicU8 = AtomicU8::new(Pin::Auto as u8);
 
@@ -119,16 +134,20 @@ impl<'a> Pinning<'a> {
         }
         let at = block.start + span.start;
         for (i, piece) in pieces(block, at, span.len()) {
+            let known = self.done_for(block, i);
+            let Some(Some(done)) = self.done.get_mut(operand) else {
+                return;
+            };
+            if done.len() <= i {
+                done.resize(i + 1, false);
+            }
+            if std::mem::replace(&mut done[i], true) {
+                continue;
+            }
             // A piece that passes through staging memory does so for all operands of the call.
-            let staged = cache.stages_inputs() && self.done_for(block, i);
-            if let Some(Some(done)) = self.done.get_mut(operand) {
-                if done.len() <= i {
-                    done.resize(i + 1, false);
-                }
-                if !std::mem::replace(&mut done[i], true) && !staged {
-                    let bytes = (at, span.len());
-                    cache.pin_piece(block, piece, bytes, written, (self.blocks, self.patient));
-                }
+            if !(known && cache.stages_inputs()) {
+                let bytes = (at, span.len());
+                cache.pin_piece(block, piece, bytes, written, (self.blocks, self.patient));
             }
         }
     }
@@ -325,7 +344,7 @@ impl Cache {
             Pin::First => false,
             Pin::Again => first,
             Pin::Off => true,
-            Pin::Auto => first && crew::cores() >= STAGING_CORES,
+            Pin::Auto => first && many_cores(),
         }
     }
 
