@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use log::{debug, warn};
+use once_cell::race::OnceBool;
 
 use super::{Cache, Entry};
 use crate::base::config::Pin;
@@ -41,21 +42,6 @@ const MOST_PIECES: usize = 256;
 /// took 0.33 instead of 0.42 s on two H200 (bench/results/h200-x2-families.md), and 0.55 instead of 0.74 s on four H100
 /// (h100-cold.md).
 const STAGING_CORES: usize = 16;
-/// Whether copies through staging memory are faster than page-locking. The processors are counted once: that is a system call, and this is
-/// asked for each operand of each call.
-fn many_cores() -> bool {
-    static CORES: AtomicUsize = AtomicUsize::new(0);
-    let cores = match CORES.load(Ordering::Relaxed) {
-        0 => {
-            let cores = crew::cores();
-            CORES.store(cores, Ordering::Relaxed);
-            cores
-        }
-        cores => cores,
-    };
-    cores >= STAGING_CORES
-}
-
 /// When operands are page-locked: an index into [`Pin::ALL`].
 static WHEN: AtomicU8 = AtomicU8::new(Pin::Auto as u8);
 
@@ -66,6 +52,13 @@ pub fn set_when(when: Pin) {
 
 fn when() -> Pin {
     Pin::ALL[usize::from(WHEN.load(Ordering::Relaxed))]
+}
+
+/// Whether copies through staging memory are faster than page-locking. The processors are counted once: that is a system call, and this is
+/// asked for each operand of each call.
+fn many_cores() -> bool {
+    static MANY: OnceBool = OnceBool::new();
+    MANY.get_or_init(|| crew::cores() >= STAGING_CORES)
 }
 
 /// Bytes of a piece.
@@ -125,8 +118,7 @@ impl<'a> Pinning<'a> {
 
     /// Called before a task that uses these bytes of an operand, counted from the start of its block.
     pub fn need(&mut self, cache: &Cache, operand: usize, written: bool, span: Interval) {
-        let (Some(Some(block)), Some(Some(_))) = (self.blocks.get(operand), self.done.get(operand))
-        else {
+        let Some(Some(block)) = self.blocks.get(operand) else {
             return;
         };
         if block.len < LEAST {
@@ -134,7 +126,6 @@ impl<'a> Pinning<'a> {
         }
         let at = block.start + span.start;
         for (i, piece) in pieces(block, at, span.len()) {
-            let known = self.done_for(block, i);
             let Some(Some(done)) = self.done.get_mut(operand) else {
                 return;
             };
@@ -145,19 +136,19 @@ impl<'a> Pinning<'a> {
                 continue;
             }
             // A piece that passes through staging memory does so for all operands of the call.
-            if !(known && cache.stages_inputs()) {
+            if !(cache.stages_inputs() && self.other_uses(operand, block, i)) {
                 let bytes = (at, span.len());
                 cache.pin_piece(block, piece, bytes, written, (self.blocks, self.patient));
             }
         }
     }
 
-    /// Whether a task has used this piece of a block as any operand.
-    fn done_for(&self, block: &Block, piece: usize) -> bool {
+    /// Whether a task has used this piece of a block as another operand.
+    fn other_uses(&self, operand: usize, block: &Block, piece: usize) -> bool {
         let same = |b: &Option<Block>| b.is_some_and(|b| b.id == block.id);
         let done = |done: &Option<Vec<bool>>| done.as_ref()?.get(piece).copied();
-        let mut all = self.blocks.iter().zip(&self.done);
-        all.any(|(b, d)| same(b) && done(d) == Some(true))
+        let mut all = self.blocks.iter().zip(&self.done).enumerate();
+        all.any(|(i, (b, d))| i != operand && same(b) && done(d) == Some(true))
     }
 }
 

@@ -19,10 +19,8 @@ pub(crate) enum Phase {
     Claimed = 1,
     /// Devices come up in the background.
     Starting = 2,
-    /// Devices can be used.
-    Up = 3,
-    /// No further device will come up; there may be none.
-    Settled = 4,
+    /// Devices can be used, or none will come up.
+    Settled = 3,
 }
 
 /// Which thread starts the devices.
@@ -66,7 +64,6 @@ impl Phases {
             0 => Phase::Cold,
             1 => Phase::Claimed,
             2 => Phase::Starting,
-            3 => Phase::Up,
             _ => Phase::Settled,
         }
     }
@@ -181,9 +178,9 @@ mod tests {
         assert_eq!((p.get(), p.claim()), (Phase::Cold, Claim::Mine));
         assert_eq!((p.get(), p.claim()), (Phase::Claimed, Claim::Inside));
         let soon = Instant::now() + Duration::from_millis(5);
-        assert!(!p.wait(Phase::Up, Some(soon)));
+        assert!(!p.wait(Phase::Settled, Some(soon)));
         std::thread::scope(|s| {
-            let other = s.spawn(|| (p.claim(), p.wait(Phase::Up, None)));
+            let other = s.spawn(|| (p.claim(), p.wait(Phase::Settled, None)));
             let helper = s.spawn(|| {
                 p.enter();
                 assert_eq!(p.claim(), Claim::Inside);
@@ -197,7 +194,7 @@ mod tests {
             p.advance(Phase::Settled);
             assert_eq!(other.join().unwrap(), (Claim::Theirs, true));
         });
-        p.advance(Phase::Up);
+        p.advance(Phase::Starting);
         assert_eq!(p.get(), Phase::Settled);
     }
 
@@ -207,6 +204,6 @@ mod tests {
         p.owner.store(1 << 32 | 1, Release);
         p.advance(Phase::Starting);
         assert_eq!(p.claim(), Claim::Inherited);
-        assert!(!p.wait(Phase::Up, None));
+        assert!(!p.wait(Phase::Settled, None));
     }
 }

@@ -59,12 +59,10 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Why the host must run the call.
 pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, WhyHost> {
     let config = init::config();
-    let always = config.offload == Offload::Always;
     let mut waited = false;
     loop {
         match PHASES.get() {
             Phase::Settled => return get().ok_or(WhyHost::NoDevice),
-            Phase::Up if !always || waited => return get().ok_or(WhyHost::NoDevice),
             Phase::Starting if waited => return Err(WhyHost::Starting),
             Phase::Cold if !must_run => weigh(config, call)?,
             _ => {}
@@ -87,17 +85,13 @@ pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, 
             continue;
         }
         waited = true;
-        if always {
-            PHASES.wait(Phase::Settled, Some(Instant::now() + LONGEST));
-        } else {
-            let patience = if must_run {
-                NO_HOST
-            } else {
-                patience(config, call)
-            };
-            if !patience.is_zero() {
-                PHASES.wait(Phase::Up, Some(Instant::now() + patience));
-            }
+        let patience = match config.offload {
+            Offload::Always => LONGEST,
+            _ if must_run => NO_HOST,
+            _ => patience(config, call),
+        };
+        if !patience.is_zero() {
+            PHASES.wait(Phase::Settled, Some(Instant::now() + patience));
         }
     }
 }
@@ -108,7 +102,7 @@ pub fn start_on(backend: &'static dyn Backend) -> Option<&'static Runtime> {
         let config = init::config();
         super::fork::register();
         super::exit::register();
-        publish(config, init::bring_up(config, backend), Phase::Settled);
+        publish(config, init::bring_up(config, backend));
     }
     get()
 }
@@ -177,7 +171,7 @@ fn begin(config: &'static Config) {
         {
             degrade(Degraded::Valgrind);
             say("semcache: this process runs under valgrind; computing on the host");
-            return publish(config, None, Phase::Settled);
+            return publish(config, None);
         }
         if config.devices != Devices::None {
             // Registered before start-up does anything that a fork or the end of the process could interrupt.
@@ -188,7 +182,7 @@ fn begin(config: &'static Config) {
     });
     if let Err(payload) = begun {
         failed_inside(payload);
-        publish(config, None, Phase::Settled);
+        publish(config, None);
     }
     drop(blocked);
 }
@@ -203,12 +197,12 @@ fn failed_inside(payload: Box<dyn Any + Send>) {
 
 fn begin_devices(config: &'static Config) {
     match &config.devices {
-        Devices::None => publish(config, None, Phase::Settled),
+        Devices::None => publish(config, None),
         Devices::Sim(machine) => {
             let begun = trace::now();
             let cache = devices::simulated(config, machine).and_then(|b| init::bring_up(config, b));
             traced::step("simulated devices", begun);
-            publish(config, cache, Phase::Settled);
+            publish(config, cache);
         }
         Devices::Auto | Devices::Cuda(_) => {
             in_background(config, || devices::cuda(init::config()));
@@ -227,14 +221,14 @@ fn in_background(
         if let Err(payload) = risen {
             failed_inside(payload);
         }
-        publish(config, None, Phase::Settled);
+        publish(config, None);
     });
     if let Err(e) = started {
         degrade(Degraded::NoDevices);
         say(&format!(
             "semcache: no thread to start devices ({e}); computing on the host"
         ));
-        publish(config, None, Phase::Settled);
+        publish(config, None);
     }
 }
 
@@ -254,7 +248,6 @@ fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Risi
         return;
     };
     let outcome = bring_up(machine);
-    appear(config, cache, backend);
     if machine.staged() {
         degrade(Degraded::DmaSelfTest);
     }
@@ -270,9 +263,16 @@ fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Risi
             ),
         });
     }
+    if backend.usable() > 0 {
+        // Registered once more, after the driver's libraries registered their exit handlers: the flush must run before
+        // those.
+        super::exit::register();
+        semcache_fault::handler::settle();
+        publish(config, Some(cache));
+    }
 }
 
-/// Brings all devices up at the same time. The runtime is published when all are made: until the last context stands, the driver
+/// Brings all devices up at the same time. The runtime is published when all are made or have failed: until the last context stands, the driver
 /// holds up whatever a call asks of the first one, and the call would use that one only. Devices from the first one that fails on
 /// are not used.
 ///
@@ -311,24 +311,13 @@ fn bring_up(machine: &'static dyn Rising) -> Result<(), String> {
     outcome
 }
 
-/// Publishes the runtime if a device can be used.
-fn appear(config: &'static Config, cache: &'static Cache, backend: &'static dyn Backend) {
-    if backend.usable() > 0 && get().is_none() {
-        // Registered once more, after the driver's libraries registered their exit handlers: the flush must run before
-        // those.
-        super::exit::register();
-        semcache_fault::handler::settle();
-        publish(config, Some(cache), Phase::Up);
-    }
-}
-
 /// The offload policy, with the rates of the file that the configuration names.
 fn policy(config: &Config, backend: Option<&'static dyn Backend>) -> Policy {
     Policy::new(config, backend, init::host_threads(), rates::given(config))
 }
 
-/// Makes the runtime visible, once: later calls only advance the phase.
-fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase) {
+/// Makes the runtime visible, once, and ends start-up: later calls change nothing.
+fn publish(config: &'static Config, cache: Option<&'static Cache>) {
     // With signals blocked no handler of the program can fork while this thread holds the lock.
     let blocked = SignalsBlocked::new();
     let policy = policy(config, cache.map(Cache::backend));
@@ -350,7 +339,7 @@ fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase)
         }
     }
     drop(blocked);
-    PHASES.advance(phase);
+    PHASES.advance(Phase::Settled);
 }
 
 /// Spawns a thread of start-up.
