@@ -170,7 +170,7 @@ fi
 # A Java program that computes by JNI: the virtual machine itself uses page faults for null checks, stack overflows and
 # safepoints.
 if chosen java; then
-    jdk=$(readlink -f "$(command -v javac || true)")
+    jdk=$(readlink -f "$(command -v javac)") || jdk=
     jdk=${jdk%/bin/javac}
     if [ -n "$PREBUILT" ] || [ ! -e "$jdk/include/jni.h" ]; then
         say "java: skipped, no JDK"

@@ -2,6 +2,7 @@
 
 use super::dtype::{Dtype, Value};
 use super::routine::{Form, Op, Routine, Sizes, Slot};
+use super::work::Work;
 
 /// A matrix or vector on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -121,13 +122,16 @@ impl Kernel {
         self.m.saturating_mul(self.n).saturating_mul(self.k.max(1))
     }
 
-    /// Multiply-adds of a kernel whose time tells the pace of its device: a large product in double precision, which all devices of
-    /// a kind compute at one rate. Of other kernels 0.
+    /// Routine, element type and sizes.
     #[must_use]
-    pub fn paced_work(&self) -> usize {
-        const LEAST: usize = 1024;
-        let large = self.m.min(self.n).min(self.k) >= LEAST;
-        let paced = self.routine == Routine::Gemm && self.dtype == Dtype::D && large;
-        if paced { self.work() } else { 0 }
+    pub fn timed_work(&self) -> Work {
+        Work {
+            routine: self.routine,
+            side: self.form.side,
+            dtype: self.dtype,
+            m: self.m,
+            n: self.n,
+            k: self.k,
+        }
     }
 }

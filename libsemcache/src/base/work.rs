@@ -68,6 +68,19 @@ impl Work {
         self.routine.level() == 3
     }
 
+    /// Multiply-adds of a kernel whose time tells the pace of its device: a large product in double precision, which all devices of
+    /// a kind compute at one rate. Of other kernels 0.
+    #[must_use]
+    pub fn paces(&self) -> usize {
+        const LEAST: usize = 1024;
+        let large = self.m.min(self.n).min(self.k) >= LEAST;
+        if self.routine == Routine::Gemm && self.dtype == Dtype::D && large {
+            self.m.saturating_mul(self.n).saturating_mul(self.k)
+        } else {
+            0
+        }
+    }
+
     /// Floating point operations on real numbers.
     #[must_use]
     pub fn flops(&self) -> f64 {

@@ -272,7 +272,7 @@ pub(super) fn decide(
     let Some(first) = items.first() else {
         return Err(WhyHost::Empty);
     };
-    let rates = *policy.learned().rates.machine();
+    let rates = policy.rates();
     let work = sum_of_work(items);
     let usable = exec::by_speed(&work, &rates, usable);
     let prefer = gathered.prefer(&usable);

@@ -10,13 +10,14 @@ use super::host_decisions::{self, HostDecisions};
 use super::tilings::Tilings;
 use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine, Window};
 use crate::base::counters::{COUNTERS, devices};
-use crate::base::{DeviceId, DeviceSet, Links, Rect, Work};
+use crate::base::{DeviceId, DeviceSet, Hardware, Links, Rect, Work, timed};
 use crate::device::api::{Backend, Caps};
 use crate::model::ab_probe::AbProbes;
 use crate::model::amortisation::Amortisation;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::drift::Drift;
-use crate::model::observe::{Observed, Quantity, Refined};
+use crate::model::first;
+use crate::model::observe::Refined;
 use crate::model::ports::Ports;
 use crate::model::rates::{HostRates, Kinds, Rates, Total, Vectors};
 use crate::model::rates_file::Given;
@@ -86,7 +87,7 @@ impl Policy {
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
             drift: Mutex::default(),
             learned: Mutex::new(Learned {
-                rates: Refined::new(rates(config, devices, host, given)),
+                rates: Refined::new(rates(config, backend, host, given)),
                 amortisation: Amortisation::default(),
                 ab_probes: AbProbes::default(),
             }),
@@ -111,18 +112,24 @@ impl Policy {
         self.tilings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Corrects the rates by a measured time. Called where a thread waits anyway for a copy, a kernel or the host BLAS.
-    pub fn observe(&self, seen: &Observed) {
+    /// The present rates, corrected by all times that were measured until now.
+    pub(super) fn rates(&self) -> Rates {
+        let mut learned = self.learned();
         if self.real {
-            self.learned().rates.observe(seen);
+            let rates = &mut learned.rates;
+            timed::take(&mut |timed| {
+                rates.observe(timed, self.memory.len());
+            });
         }
+        *learned.rates.machine()
     }
 
     /// Corrects the host's rates by the seconds that the host BLAS took for its part of a call. They are measured, no bounds as
     /// those of [`Policy::back`], so a host that is slower than predicted soon has no part any more.
     pub fn host_took(&self, work: Work, seconds: f64) {
-        let quantity = Quantity::Host(work);
-        self.observe(&Observed { quantity, seconds });
+        if self.real {
+            self.learned().rates.host(&work, seconds);
+        }
     }
 
     /// Whether A/B probes check predictions.
@@ -176,8 +183,7 @@ impl Policy {
                 // A handler of the program that interrupted this thread might wait for the same lock, so signals are
                 // blocked once the program has a handler.
                 let _blocked = if_handlers();
-                let rates = *self.learned().rates.machine();
-                decide::hopeless(&work, &rates)
+                decide::hopeless(&work, &self.rates())
             })
     }
 
@@ -232,10 +238,7 @@ impl Policy {
         if seconds < sent.expected_s {
             // If a handler of the program left by a jump here, the lock would stay taken.
             let _blocked = SignalsBlocked::new();
-            self.observe(&Observed {
-                quantity: Quantity::Host(sent.work),
-                seconds,
-            });
+            self.host_took(sent.work, seconds);
         }
     }
 
@@ -305,14 +308,21 @@ fn vectors() -> Vectors {
 
 /// Built-in rates: those of the modelled machine for simulated devices, those found by product name for others; and in
 /// their places the figures that are given. The link speed of simulated devices (`SEMCACHE_SIM=link`) comes last.
-fn rates(config: &Config, devices: &[Caps], host: HostRates, given: Option<&Given>) -> Rates {
+fn rates(
+    config: &Config,
+    backend: Option<&dyn Backend>,
+    host: HostRates,
+    given: Option<&Given>,
+) -> Rates {
+    let devices = backend.map_or(&[][..], |b| b.devices());
+    let hardware = |device: DeviceId| backend.and_then(|b| b.hardware(device));
     let mut rates = match &config.devices {
         Devices::Sim(SimMachine::Count(_)) => Rates::h200(host),
         Devices::Sim(SimMachine::Preset(name)) => match topology::preset(name) {
             Some(machine) => Rates::modelled(&machine, host),
             None => Rates::generic(host),
         },
-        _ => by_names(devices, host),
+        _ => of_gpus(devices, &hardware, host),
     };
     if let Some(given) = given {
         rates = given.over(rates);
@@ -329,12 +339,45 @@ fn rates(config: &Config, devices: &[Caps], host: HostRates, given: Option<&Give
     rates
 }
 
-/// The rates of devices by their names; totals of several links are those of the first device's machine.
-fn by_names(devices: &[Caps], host: HostRates) -> Rates {
+/// The rates of GPUs by their hardware, and by their names what that does not tell; totals of several links are those of the
+/// first device's machine. GPUs of one name are alike: their links have the rate of the one that was timed fastest.
+fn of_gpus(
+    devices: &[Caps],
+    hardware: &dyn Fn(DeviceId) -> Option<Hardware>,
+    host: HostRates,
+) -> Rates {
     let table = |c: &Caps| Rates::by_name(&c.name, host);
+    let known: Vec<_> = (0..devices.len())
+        .map(|i| hardware(DeviceId::at(i)))
+        .collect();
+    let fastest = |name: &str, link: &dyn Fn(&Hardware) -> f64| {
+        let alike = devices.iter().zip(&known).filter(|(c, _)| c.name == name);
+        alike
+            .filter_map(|(_, known)| known.as_ref().map(link))
+            .fold(0.0, f64::max)
+    };
+    let of = |c: &Caps, known: &Option<Hardware>| {
+        let table = *table(c).of(DeviceId(0));
+        known.map_or(table, |known| {
+            let alike = Hardware {
+                h2d_bytes_per_s: fastest(&c.name, &|h| h.h2d_bytes_per_s),
+                d2h_bytes_per_s: fastest(&c.name, &|h| h.d2h_bytes_per_s),
+                ..known
+            };
+            first::rates(&alike, &table)
+        })
+    };
     let mut rates = devices.first().map_or(Rates::generic(host), table);
-    let each = devices.iter().map(|c| *table(c).of(DeviceId(0)));
+    let one = *rates.of(DeviceId(0));
+    let each = devices.iter().zip(&known).map(|(c, known)| of(c, known));
     rates.kinds = Kinds::new(each).unwrap_or(rates.kinds);
+    let now = *rates.of(DeviceId(0));
+    rates
+        .h2d_all
+        .scale(now.h2d.bytes_per_s / one.h2d.bytes_per_s);
+    rates
+        .d2h_all
+        .scale(now.d2h.bytes_per_s / one.d2h.bytes_per_s);
     rates
 }
 
@@ -367,12 +410,12 @@ mod tests {
                 devices,
                 ..Config::default()
             };
-            let plain = rates(&config, &[], host, None);
-            let found = rates(&config, &[], host, Some(&given));
+            let plain = rates(&config, None, host, None);
+            let found = rates(&config, None, host, Some(&given));
             assert_eq!(found, given.over(plain));
             assert_ne!(found, plain);
             config.sim.link_gbs = Some(20.0);
-            let linked = rates(&config, &[], host, Some(&given));
+            let linked = rates(&config, None, host, Some(&given));
             assert_eq!(linked.of(DeviceId(0)).h2d.bytes_per_s, 20e9);
             assert_eq!(linked.d2h_all.of(1), 20e9);
         }
@@ -392,7 +435,7 @@ mod tests {
             links: Vec::new(),
         });
         let host = HostRates::of_cores(8);
-        let found = rates(&Config::default(), &devices, host, None);
+        let found = of_gpus(&devices, &|_| None, host);
         let (h100, generic) = (Rates::h100(host), Rates::generic(host));
         let of = |i| *found.of(DeviceId(i));
         assert_eq!(
@@ -400,7 +443,32 @@ mod tests {
             [&h100, &generic, &h100].map(|r| *r.of(DeviceId(0)))
         );
         assert_eq!(found.h2d_all, h100.h2d_all);
-        assert_eq!(rates(&Config::default(), &[], host, None), generic);
+        assert_eq!(rates(&Config::default(), None, host, None), generic);
+    }
+
+    #[test]
+    fn gpus_of_one_name_are_alike_whatever_their_links_were_timed_at() {
+        let caps = |name: &str| Caps {
+            name: name.into(),
+            kind: "cuda",
+            memory: 1 << 30,
+            links: Vec::new(),
+        };
+        let devices = [caps("NVIDIA X"), caps("NVIDIA X"), caps("NVIDIA Y")];
+        let hardware = |d: DeviceId| {
+            Some(Hardware {
+                h2d_bytes_per_s: [10e9, 11e9, 5e9][d.index()],
+                ..Hardware::default()
+            })
+        };
+        let host = HostRates::of_cores(8);
+        let found = of_gpus(&devices, &hardware, host);
+        let link = |d| found.of(DeviceId(d)).h2d.bytes_per_s;
+        assert_eq!([0, 1, 2].map(link), [11e9, 11e9, 5e9]);
+        assert!(found.kinds.kind(DeviceId(0)) == found.kinds.kind(DeviceId(1)));
+        // Two such links carry twice the bytes of one, as the generic table says.
+        assert!((found.h2d_all.of(2) / 22e9 - 1.0).abs() < 1e-9);
+        assert_eq!(found.d2h_all, Rates::generic(host).d2h_all);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use once_cell::race::OnceBool;
 use super::{Cache, Entry};
 use crate::base::config::Pin;
 use crate::base::counters::COUNTERS;
+use crate::base::timed::{self, Timed, What};
 use crate::base::{Access, AllocId, Interval, Rect};
 use crate::host::pins::{self, Claim, Pinned, Refusal};
 use crate::host::{self, Block};
@@ -390,6 +391,10 @@ impl Cache {
             });
             Refusal::Never
         })?;
+        timed::note(Timed {
+            what: What::Locking(len),
+            seconds: spent.as_secs_f64(),
+        });
         debug!("pinned {len} bytes at {start:#x} in {spent:?}");
         Ok(())
     }

@@ -25,7 +25,7 @@ pub use error::DeviceError;
 use core::time::Duration;
 
 pub use crate::base::kernel::{Kernel, Operand};
-use crate::base::{DeviceId, Link};
+use crate::base::{DeviceId, Hardware, Link};
 
 /// The four queues (streams) of a device. Uploads, downloads, copies between devices and kernels overlap; only tickets order
 /// operations of different queues.
@@ -93,6 +93,12 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// The number of devices that can be used now: those with the lowest ids. Grows while a machine starts.
     fn usable(&self) -> usize {
         self.devices().len()
+    }
+
+    /// What is known of a device that can be used before anything has run on it.
+    fn hardware(&self, device: DeviceId) -> Option<Hardware> {
+        let _ = device;
+        None
     }
 
     /// Page-locks (pins) host memory, so that the copy engines reach it without staging buffers. All of it is

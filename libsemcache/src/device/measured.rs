@@ -1,37 +1,28 @@
 //! Measured times of operations: what becomes of the start and the end of an operation that a device has executed.
 //!
 //! While a trace is written, every operation is timed and its times are recorded as [`Event::Ran`]. One operation in 256
-//! of each stream is a sample: it is timed without a trace, too, and its time is added to the counters `sampled`.
+//! of each stream is a sample: it is timed without a trace, too, and its time is added to the counters `sampled`. Samples, and the
+//! first operations of each stream, correct the rates by which calls are predicted ([`crate::base::timed`]).
 
 use std::sync::OnceLock;
 
 use crate::base::DeviceId;
 use crate::base::counters::{COUNTERS, devices};
+use crate::base::timed::{self, Operation, Timed, What};
 use crate::trace::{self, Event, OpId};
 
 /// One operation of a stream in this number is a sample.
 const ONE_IN: u64 = 256;
-
-/// What an operation does, as far as the counters tell operations apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    /// Copies this number of bytes from the host to the device.
-    Upload(usize),
-    /// Copies this number of bytes from the device to the host.
-    Download(usize),
-    /// Copies this number of bytes from another device.
-    Peer(usize),
-    /// Computes; with the work whose time tells the device's pace ([`crate::base::kernel::Kernel::paced_work`]).
-    Kernel(usize),
-    /// Moves or fills bytes within the device; in no counter.
-    Within,
-}
+/// This number of operations of each stream are timed at first, so that the first calls on a GPU correct its rates.
+const FIRST: u64 = 48;
 
 /// Why an operation is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reason {
     /// The time is added to the counters.
     sample: bool,
+    /// The time corrects the rates.
+    rates: bool,
     /// The start and the end are recorded.
     traced: bool,
 }
@@ -39,17 +30,27 @@ pub(super) struct Reason {
 impl Reason {
     /// Whether and why the `nth` operation of a stream, from 1, is timed.
     pub(super) fn of(nth: u64) -> Option<Reason> {
+        let sample = is_sample(nth);
         let reason = Reason {
-            sample: is_sample(nth),
+            sample,
+            rates: sample || nth <= FIRST,
             traced: trace::on() || WATCHER.get().is_some(),
         };
-        (reason.sample || reason.traced).then_some(reason)
+        (reason.rates || reason.traced).then_some(reason)
     }
 
-    /// Counts and records the times of an operation that is complete, in nanoseconds of the host's monotonic clock.
-    pub(super) fn fulfil(self, op: OpId, kind: Kind, span: (u64, u64)) {
+    /// Counts and records the times of an operation that is complete, in nanoseconds of the host's monotonic clock. `queueing` is
+    /// how long the host took to queue it: on an idle stream the span includes that.
+    pub(super) fn fulfil(self, op: OpId, operation: Operation, span: (u64, u64), queueing: u64) {
+        let (device, ns) = (DeviceId(op.device()), span.1 - span.0);
         if self.sample {
-            count(DeviceId(op.device()), kind, span.1 - span.0);
+            count(device, operation, ns);
+        }
+        if self.rates && queueing.saturating_mul(FREE_OF_QUEUEING) <= ns {
+            timed::note(Timed {
+                what: What::Operation(device, operation),
+                seconds: ns as f64 * 1e-9,
+            });
         }
         if self.traced {
             trace::record(Event::Ran { op, span });
@@ -59,6 +60,9 @@ impl Reason {
         }
     }
 }
+
+/// The time of an operation tells a rate if it is at least this many times as long as the host took to queue it.
+const FREE_OF_QUEUEING: u64 = 8;
 
 /// Whether the `nth` operation of a stream, from 1, is a sample. Every 256 operations contain one, each time at another
 /// position: a call whose tiles are 256 operations, or a part of 256, is not sampled at the same tile every time.
@@ -72,18 +76,20 @@ fn is_sample(nth: u64) -> bool {
     position == (ONE_IN - 1).wrapping_add(block.wrapping_mul(STEP)) % ONE_IN
 }
 
-fn count(device: DeviceId, kind: Kind, ns: u64) {
+fn count(device: DeviceId, operation: Operation, ns: u64) {
     let sampled = &COUNTERS.sampled;
-    if let Kind::Kernel(work @ 1..) = kind {
-        devices::on(device).sampled_work.add(work as u64);
+    if let Operation::Kernel(work) = operation
+        && work.paces() > 0
+    {
+        devices::on(device).sampled_work.add(work.paces() as u64);
         devices::on(device).sampled_ns.add(ns);
     }
-    let (amount, of, time) = match kind {
-        Kind::Upload(bytes) => (bytes, &sampled.h2d_bytes, &sampled.h2d_ns),
-        Kind::Download(bytes) => (bytes, &sampled.d2h_bytes, &sampled.d2h_ns),
-        Kind::Peer(bytes) => (bytes, &sampled.p2p_bytes, &sampled.p2p_ns),
-        Kind::Kernel(_) => (1, &sampled.kernels, &sampled.kernel_ns),
-        Kind::Within => return,
+    let (amount, of, time) = match operation {
+        Operation::Upload(copied) => (copied.bytes, &sampled.h2d_bytes, &sampled.h2d_ns),
+        Operation::Download(copied) => (copied.bytes, &sampled.d2h_bytes, &sampled.d2h_ns),
+        Operation::Peer(bytes) => (bytes, &sampled.p2p_bytes, &sampled.p2p_ns),
+        Operation::Kernel(_) => (1, &sampled.kernels, &sampled.kernel_ns),
+        Operation::Within => return,
     };
     of.add(amount as u64);
     time.add(ns);
@@ -121,15 +127,19 @@ mod tests {
     }
 
     #[test]
-    fn without_a_trace_only_samples_are_timed() {
-        assert_eq!(Reason::of(1), None);
-        let sample = Reason::of(256).unwrap();
-        assert_eq!(
+    fn without_a_trace_the_first_operations_and_samples_are_timed() {
+        let (sample, rates, traced) = (false, true, false);
+        let first = Reason {
             sample,
-            Reason {
-                sample: true,
-                traced: false
-            }
-        );
+            rates,
+            traced,
+        };
+        assert_eq!(Reason::of(FIRST), Some(first));
+        assert_eq!(Reason::of(FIRST + 1), None);
+        let sample = Some(Reason {
+            sample: true,
+            ..first
+        });
+        assert_eq!(Reason::of(256), sample);
     }
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 
 use super::api::{Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket};
-use crate::base::DeviceId;
+use crate::base::{DeviceId, Hardware};
 use crate::trace::{Event, OpId, What, cause, now, record};
 
 /// Waits of less than this number of nanoseconds are not recorded: the operation was complete.
@@ -77,6 +77,10 @@ impl Backend for Traced {
 
     fn usable(&self) -> usize {
         self.inner.usable()
+    }
+
+    fn hardware(&self, device: DeviceId) -> Option<Hardware> {
+        self.inner.hardware(device)
     }
 
     fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {

@@ -4,66 +4,68 @@
 
 use super::exec;
 use super::rates::{DeviceRates, HostRates, LinkRate, Rates};
-use crate::base::{DeviceId, Work};
+use crate::base::timed::{Copied, Operation, Timed, What};
+use crate::base::{DeviceId, Routine, Work};
 
-/// The quantity that a measurement is about.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Quantity {
-    /// On a device: it corrects the rates of all devices of its kind.
-    Device(DeviceId, DeviceQuantity),
-    /// A call of the host BLAS with its operands in host memory.
-    Host(Work),
-}
-
-/// A quantity on a device.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum DeviceQuantity {
-    /// Bytes from host to the device.
-    H2d(usize),
-    /// Bytes from the device to the host.
-    D2h(usize),
-    /// Bytes to the device from another.
-    P2p(usize),
-    /// A kernel on operands that the device holds.
-    Kernel(Work),
-}
-
-/// One measured time. The caller vouches that nothing else used the link or processor meanwhile.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Observed {
-    /// The quantity that was timed.
-    pub quantity: Quantity,
-    /// The measured time.
-    pub seconds: f64,
-}
-
-/// The built-in rates of a machine, and the rates as corrected by measurements. The caller holds the lock.
+/// The rates that a machine starts from, and the rates as corrected by measurements. The caller holds the lock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Refined {
-    built_in: Rates,
+    first: Rates,
     now: Rates,
+    /// How many measurements corrected each rate.
+    evidence: Evidence,
 }
 
-/// Weight of a new measurement: the estimate follows measurements with a time constant of about eight.
+/// The rates of a kind of devices that are corrected, by their places in the evidence: four types of products, memory, and the links.
+const DEVICE_RATES: usize = 8;
+const MEMORY: usize = 4;
+const H2D: usize = 5;
+const D2H: usize = 6;
+const P2P: usize = 7;
+
+/// The number of measurements behind each rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Evidence {
+    devices: [[u32; DEVICE_RATES]; 4],
+    host: [u32; 6],
+    locking: u32,
+}
+
+/// Least weight of a new measurement: in the long run the estimate follows measurements with a time constant of about eight. The
+/// first ones have more: the rate that they correct came from a table.
 const WEIGHT: f64 = 0.125;
+/// Weight of a copy that took longer than predicted: other copies, in the other direction or of other devices, may have held it up,
+/// and nothing makes a copy faster than the link.
+const SLOW_COPY: f64 = 0.03;
 /// One measurement counts as at most that many times faster or slower than the estimate: a page fault or a preempted
 /// thread during the measurement is not a property of the machine.
 const LEAP: f64 = 4.0;
-/// Estimates stay within this factor of the built-in rates.
+/// Estimates stay within this factor of the rates at the start.
 const TRUST: f64 = 64.0;
 /// The time of a transfer of fewer bytes depends on latency, not on bandwidth.
 const LEAST_BYTES: usize = 1 << 20;
+/// Copies of shorter columns do not reach the rate of the link.
+const LEAST_RUN: usize = 64 << 10;
+/// Page-locking fewer bytes than this shows the driver's overhead.
+const LEAST_LOCKED: usize = 16 << 20;
 /// If arithmetic or traffic take less than this share of the predicted time, the measurement shows overhead, not a
 /// rate.
 const LEAST_SHARE: f64 = 0.5;
+/// A product with a shorter dimension tells nothing of large products.
+const LEAST_ORDER: usize = 512;
 
 impl Refined {
-    /// Starts from built-in rates.
+    /// Starts from these rates.
     #[must_use]
-    pub const fn new(built_in: Rates) -> Refined {
+    pub const fn new(first: Rates) -> Refined {
         Refined {
-            built_in,
-            now: built_in,
+            first,
+            now: first,
+            evidence: Evidence {
+                devices: [[0; DEVICE_RATES]; 4],
+                host: [0; 6],
+                locking: 0,
+            },
         }
     }
 
@@ -73,105 +75,197 @@ impl Refined {
         &self.now
     }
 
-    /// Corrects the rates by a measurement if it says something about a rate, and returns whether it did.
-    pub fn observe(&mut self, seen: &Observed) -> bool {
-        if !seen.seconds.is_finite() || seen.seconds <= 0.0 {
+    /// Corrects the rates by a time that was measured while this number of devices were in use, if it says something about a rate,
+    /// and returns whether it did.
+    pub fn observe(&mut self, timed: &Timed, devices: usize) -> bool {
+        match timed.what {
+            What::Operation(device, operation) => {
+                self.on_device(device, operation, devices, timed.seconds)
+            }
+            What::Locking(bytes) => self.locking(bytes, devices, timed.seconds),
+        }
+    }
+
+    fn on_device(
+        &mut self,
+        device: DeviceId,
+        operation: Operation,
+        devices: usize,
+        seconds: f64,
+    ) -> bool {
+        let kind = self.now.kinds.kind(device);
+        let first = self.first.of(device);
+        let evidence = &mut self.evidence.devices[kind];
+        let now = &mut self.now.kinds.each_mut()[kind];
+        let shared = devices > 1;
+        match operation {
+            Operation::Upload(copied) => {
+                let slow = slow_copy(copied, shared);
+                let count = &mut evidence[H2D];
+                slow.is_some_and(|slow| {
+                    link(&mut now.h2d, &first.h2d, count, slow, copied.bytes, seconds)
+                })
+            }
+            Operation::Download(copied) => {
+                let slow = slow_copy(copied, shared);
+                let count = &mut evidence[D2H];
+                slow.is_some_and(|slow| {
+                    link(&mut now.d2h, &first.d2h, count, slow, copied.bytes, seconds)
+                })
+            }
+            Operation::Peer(bytes) => {
+                let count = &mut evidence[P2P];
+                link(&mut now.p2p, &first.p2p, count, SLOW_COPY, bytes, seconds)
+            }
+            Operation::Kernel(work) => kernel(now, first, evidence, &work, seconds),
+            Operation::Within => false,
+        }
+    }
+
+    /// Corrects the rate of page-locking, for all numbers of devices by the same factor.
+    fn locking(&mut self, bytes: usize, devices: usize, seconds: f64) -> bool {
+        if bytes < LEAST_LOCKED {
             return false;
         }
-        let (now, built_in) = (&mut self.now, &self.built_in);
-        match seen.quantity {
-            Quantity::Device(device, quantity) => {
-                let (kind, first) = (now.kinds.kind(device), built_in.of(device));
-                on_device(
-                    &mut now.kinds.each_mut()[kind],
-                    first,
-                    quantity,
-                    seen.seconds,
-                )
-            }
-            Quantity::Host(work) => {
-                let (arithmetic, memory) = exec::host_parts(&work, &now.host);
-                let (rate, first) =
-                    host_rate(&mut now.host, &built_in.host, &work, arithmetic > memory);
-                let (expected, overhead) = (arithmetic.max(memory), built_in.host.call_s);
-                rate_of(rate, first, expected, overhead, seen.seconds)
-            }
-        }
+        let mut rate = self.now.pin.of(devices);
+        let (before, first) = (rate, self.first.pin.of(devices));
+        let expected = bytes as f64 / rate;
+        let weight = weight(&mut self.evidence.locking);
+        let corrected = rate_of(&mut rate, first, expected, 0.0, seconds, |_| weight);
+        self.now.pin.scale(rate / before);
+        corrected
+    }
+
+    /// Corrects the rates of the host BLAS by the seconds of one of its calls, with operands in host memory.
+    pub fn host(&mut self, work: &Work, seconds: f64) -> bool {
+        let (now, first) = (&mut self.now.host, &self.first.host);
+        let (arithmetic, memory) = exec::host_parts(work, now);
+        let (rate, first_rate, at) = host_rate(now, first, work, arithmetic > memory);
+        let (expected, overhead) = (arithmetic.max(memory), first.call_s);
+        let count = &mut self.evidence.host[at];
+        rate_of(rate, first_rate, expected, overhead, seconds, |_| {
+            weight(count)
+        })
     }
 }
 
-fn on_device(
+/// The weight of one more measurement; counts it.
+fn weight(evidence: &mut u32) -> f64 {
+    *evidence = evidence.saturating_add(1);
+    (1.0 / (1.0 + f64::from(*evidence))).max(WEIGHT)
+}
+
+/// The weight that a copy has if it took longer than predicted; `None` if its time tells nothing of the link.
+fn slow_copy(copied: Copied, shared: bool) -> Option<f64> {
+    if copied.run < LEAST_RUN {
+        None
+    } else if shared {
+        Some(0.0)
+    } else {
+        Some(SLOW_COPY)
+    }
+}
+
+fn kernel(
     now: &mut DeviceRates,
-    built_in: &DeviceRates,
-    quantity: DeviceQuantity,
+    first: &DeviceRates,
+    evidence: &mut [u32; DEVICE_RATES],
+    work: &Work,
     seconds: f64,
 ) -> bool {
-    match quantity {
-        DeviceQuantity::H2d(bytes) => link(&mut now.h2d, &built_in.h2d, bytes, seconds),
-        DeviceQuantity::D2h(bytes) => link(&mut now.d2h, &built_in.d2h, bytes, seconds),
-        DeviceQuantity::P2p(bytes) => link(&mut now.p2p, &built_in.p2p, bytes, seconds),
-        DeviceQuantity::Kernel(work) => {
-            let (arithmetic, memory) = exec::parts(&work, now);
-            let overhead = exec::launch_s(&work, now);
-            let of_type = work.dtype as usize;
-            let (rate, first) = if arithmetic > memory {
-                (
-                    &mut now.gemm[of_type].peak_flops,
-                    built_in.gemm[of_type].peak_flops,
-                )
-            } else {
-                (&mut now.memory_bandwidth, built_in.memory_bandwidth)
-            };
-            rate_of(rate, first, arithmetic.max(memory), overhead, seconds)
+    let (arithmetic, memory) = exec::parts(work, now);
+    let overhead = exec::launch_s(work, now);
+    let of_type = work.dtype as usize;
+    let large = work.m.min(work.n).min(work.k) >= LEAST_ORDER;
+    let (rate, first, count) = if arithmetic > memory {
+        // Kernels of triangles have rates of their own.
+        if work.routine != Routine::Gemm || !large {
+            return false;
         }
-    }
+        let rate = &mut now.gemm[of_type].peak_flops;
+        (rate, first.gemm[of_type].peak_flops, &mut evidence[of_type])
+    } else {
+        if work.is_level3() || work.routine.triangle().is_some() {
+            return false;
+        }
+        let rate = &mut now.memory_bandwidth;
+        (rate, first.memory_bandwidth, &mut evidence[MEMORY])
+    };
+    rate_of(
+        rate,
+        first,
+        arithmetic.max(memory),
+        overhead,
+        seconds,
+        |_| weight(count),
+    )
 }
 
-/// The host rate that limits the work, and its built-in value.
+/// The host rate that limits the work, its value at the start, and its place in the evidence.
 fn host_rate<'a>(
     now: &'a mut HostRates,
-    built_in: &HostRates,
+    first: &HostRates,
     work: &Work,
     arithmetic: bool,
-) -> (&'a mut f64, f64) {
+) -> (&'a mut f64, f64, usize) {
     let of_type = work.dtype as usize;
     if arithmetic {
-        (&mut now.gemm_flops[of_type], built_in.gemm_flops[of_type])
+        let rate = &mut now.gemm_flops[of_type];
+        (rate, first.gemm_flops[of_type], of_type)
     } else if work.traffic() <= now.cache_bytes {
-        (&mut now.cache_bandwidth, built_in.cache_bandwidth)
+        (&mut now.cache_bandwidth, first.cache_bandwidth, 4)
     } else {
-        (&mut now.memory_bandwidth, built_in.memory_bandwidth)
+        (&mut now.memory_bandwidth, first.memory_bandwidth, 5)
     }
 }
 
-fn link(now: &mut LinkRate, built_in: &LinkRate, bytes: usize, seconds: f64) -> bool {
+fn link(
+    now: &mut LinkRate,
+    first: &LinkRate,
+    evidence: &mut u32,
+    slow: f64,
+    bytes: usize,
+    seconds: f64,
+) -> bool {
     if bytes < LEAST_BYTES {
         return false;
     }
     let expected = bytes as f64 / now.bytes_per_s;
-    let first = built_in.bytes_per_s;
+    let weight = |faster: f64| {
+        if faster < 1.0 { slow } else { weight(evidence) }
+    };
     rate_of(
         &mut now.bytes_per_s,
-        first,
+        first.bytes_per_s,
         expected,
         now.latency_s,
         seconds,
+        weight,
     )
 }
 
 /// Moves a rate towards the value at which the prediction would equal the measured seconds less the overhead;
-/// `expected` are the seconds at the present rate.
-fn rate_of(rate: &mut f64, built_in: f64, expected: f64, overhead: f64, seconds: f64) -> bool {
+/// `expected` are the seconds at the present rate. `weight` has the measurement's weight, given how many times faster than the
+/// rate it is.
+fn rate_of(
+    rate: &mut f64,
+    first: f64,
+    expected: f64,
+    overhead: f64,
+    seconds: f64,
+    weight: impl FnOnce(f64) -> f64,
+) -> bool {
     let net = seconds - overhead;
-    if expected < LEAST_SHARE * (expected + overhead) || net <= 0.0 {
+    if !net.is_finite() || expected < LEAST_SHARE * (expected + overhead) || net <= 0.0 {
         return false;
     }
     let faster = (expected / net).clamp(1.0 / LEAP, LEAP);
-    let smoothed = *rate * (1.0 - WEIGHT + WEIGHT * faster);
+    let weight = weight(faster);
+    let smoothed = *rate * (1.0 - weight + weight * faster);
     if !smoothed.is_finite() {
         return false;
     }
-    *rate = smoothed.clamp(built_in / TRUST, built_in * TRUST);
+    *rate = smoothed.clamp(first / TRUST, first * TRUST);
     true
 }
 
@@ -182,43 +276,107 @@ mod tests {
 
     const ONE: DeviceId = DeviceId(0);
 
-    fn on_one(quantity: DeviceQuantity) -> Quantity {
-        Quantity::Device(ONE, quantity)
-    }
-
     fn refined() -> Refined {
         Refined::new(Rates::h200(HostRates::of_cores(8)))
     }
-    fn seen(quantity: Quantity, seconds: f64) -> Observed {
-        Observed { quantity, seconds }
+
+    fn on_one(operation: Operation, seconds: f64) -> Timed {
+        Timed {
+            what: What::Operation(ONE, operation),
+            seconds,
+        }
+    }
+
+    /// A copy of as many bytes in one run.
+    fn bytes(bytes: usize) -> Copied {
+        Copied { bytes, run: bytes }
     }
 
     #[test]
     fn converges_to_what_is_measured() {
         let mut r = refined();
-        let bytes = 100 << 20;
+        let n = 100 << 20;
         for _ in 0..60 {
-            // 20 GB/s after a latency of 7 us.
-            let s = bytes as f64 / 20e9 + 7e-6;
-            assert!(r.observe(&seen(on_one(DeviceQuantity::H2d(bytes)), s)));
+            // 80 GB/s after a latency of 7 us.
+            let s = n as f64 / 80e9 + 7e-6;
+            assert!(r.observe(&on_one(Operation::Upload(bytes(n)), s), 1));
         }
-        assert!((r.machine().of(ONE).h2d.bytes_per_s / 20e9 - 1.0).abs() < 0.01);
+        assert!((r.machine().of(ONE).h2d.bytes_per_s / 80e9 - 1.0).abs() < 0.01);
         let mut other = r;
-        other.now.kinds.each_mut()[0].h2d = other.built_in.of(ONE).h2d;
-        assert_eq!(other, refined());
+        other.now.kinds.each_mut()[0].h2d = other.first.of(ONE).h2d;
+        assert_eq!(other.now, refined().now);
 
         let work = Work::gemm(Dtype::D, 4096, 4096, 4096);
         let half = 2.0 * exec::device_s(&work, r.machine().of(ONE));
         for _ in 0..60 {
-            r.observe(&seen(on_one(DeviceQuantity::Kernel(work)), half));
+            r.observe(&on_one(Operation::Kernel(work), half), 1);
         }
         let now = exec::device_s(&work, r.machine().of(ONE));
         assert!((now / half - 1.0).abs() < 0.01);
         let host = 3.0 * exec::host_s(&work, &r.machine().host);
         for _ in 0..60 {
-            r.observe(&seen(Quantity::Host(work), host));
+            r.host(&work, host);
         }
         assert!((exec::host_s(&work, &r.machine().host) / host - 1.0).abs() < 0.01);
+    }
+
+    /// A GPU that no table knows, whose hardware told nothing: nine times faster than expected.
+    #[test]
+    fn ten_products_on_an_unknown_gpu_are_enough() {
+        let mut r = Refined::new(Rates::generic(HostRates::of_cores(8)));
+        let work = Work::gemm(Dtype::D, 4096, 4096, 4096);
+        let known = Rates::h100(HostRates::of_cores(8));
+        let seconds = exec::device_s(&work, known.of(ONE));
+        for _ in 0..10 {
+            assert!(r.observe(&on_one(Operation::Kernel(work), seconds), 1));
+        }
+        let found = exec::device_s(&work, r.machine().of(ONE));
+        assert!((found / seconds - 1.0).abs() < 0.15, "{}", found / seconds);
+    }
+
+    #[test]
+    fn copies_beside_others_are_slow_for_their_own_reasons() {
+        let n = 64 << 20;
+        let half = bytes(n).bytes as f64 / 20e9;
+        let rate = |r: &Refined| r.machine().of(ONE).d2h.bytes_per_s;
+        let mut r = refined();
+        // Of several devices: their common link may be the limit.
+        r.observe(&on_one(Operation::Download(bytes(n)), half), 2);
+        assert_eq!(rate(&r), rate(&refined()));
+        // Of one device: the other direction may have been busy.
+        r.observe(&on_one(Operation::Download(bytes(n)), half), 1);
+        assert!(rate(&r) > 0.97 * rate(&refined()) && rate(&r) < rate(&refined()));
+        // In short columns, or with a part in staging memory.
+        for run in [0, 8 << 10] {
+            let copied = Copied { bytes: n, run };
+            assert!(!r.observe(&on_one(Operation::Download(copied), half), 1));
+        }
+        let fast = n as f64 / 200e9;
+        assert!(r.observe(&on_one(Operation::Download(bytes(n)), fast), 2));
+        assert!(rate(&r) > 1.2 * rate(&refined()));
+    }
+
+    #[test]
+    fn page_locking_is_corrected_for_every_number_of_devices() {
+        let mut r = refined();
+        let first = r.machine().pin;
+        let locking = |seconds| Timed {
+            what: What::Locking(64 << 20),
+            seconds,
+        };
+        let twice = 2.0 * (64 << 20) as f64 / first.of(2);
+        for _ in 0..60 {
+            assert!(r.observe(&locking(twice), 2));
+        }
+        for n in [1, 2, 4, 8] {
+            assert!((r.machine().pin.of(n) / first.of(n) - 0.5).abs() < 0.01);
+        }
+        let little = What::Locking(1 << 20);
+        let little = Timed {
+            what: little,
+            seconds: 1.0,
+        };
+        assert!(!r.observe(&little, 2));
     }
 
     #[test]
@@ -229,8 +387,8 @@ mod tests {
             ..Work::gemm(Dtype::D, 20_000, 20_000, 1)
         };
         let before = *r.machine();
-        assert!(r.observe(&seen(on_one(DeviceQuantity::Kernel(work)), 1.0)));
-        assert!(r.observe(&seen(Quantity::Host(work), 1e-6 + before.host.call_s)));
+        assert!(r.observe(&on_one(Operation::Kernel(work), 1.0), 1));
+        assert!(r.host(&work, 1e-6 + before.host.call_s));
         let now = r.machine();
         assert!(now.of(ONE).memory_bandwidth < before.of(ONE).memory_bandwidth);
         assert!(now.host.memory_bandwidth > before.host.memory_bandwidth);
@@ -241,21 +399,27 @@ mod tests {
     #[test]
     fn outliers_and_nonsense_do_little() {
         let mut r = refined();
+        let download = |n, s| on_one(Operation::Download(bytes(n)), s);
         for s in [f64::NAN, f64::INFINITY, 0.0, -1.0, 1e-9] {
-            assert!(!r.observe(&seen(on_one(DeviceQuantity::D2h(1 << 30)), s)));
+            assert!(!r.observe(&download(1 << 30, s), 1), "{s}");
         }
-        assert!(!r.observe(&seen(on_one(DeviceQuantity::D2h(1000)), 1.0)));
-        assert!(!r.observe(&seen(
-            on_one(DeviceQuantity::Kernel(Work::gemm(Dtype::S, 8, 8, 8))),
-            1.0
-        )));
+        assert!(!r.observe(&download(1000, 1.0), 1));
+        let small = Work::gemm(Dtype::S, 8, 8, 8);
+        let triangle = Work {
+            routine: Routine::Trsm,
+            ..Work::gemm(Dtype::S, 4096, 4096, 4096)
+        };
+        for work in [small, triangle] {
+            assert!(!r.observe(&on_one(Operation::Kernel(work), 1.0), 1));
+        }
+        assert!(!r.observe(&on_one(Operation::Within, 1.0), 1));
         assert_eq!(r, refined());
         // A pause of a second in a transfer of 20 ms lowers the rate by at most a tenth.
-        r.observe(&seen(on_one(DeviceQuantity::D2h(1 << 30)), 1.0));
+        r.observe(&download(1 << 30, 1.0), 1);
         let now = r.machine().of(ONE).d2h.bytes_per_s;
         assert!(now > 0.9 * 55.4e9 && now < 55.4e9);
         for _ in 0..10_000 {
-            r.observe(&seen(on_one(DeviceQuantity::D2h(1 << 30)), 1e6));
+            r.observe(&download(1 << 30, 1e6), 1);
         }
         assert_eq!(r.machine().of(ONE).d2h.bytes_per_s, 55.4e9 / TRUST);
     }

@@ -9,8 +9,8 @@ use std::sync::MutexGuard;
 use super::driver::{self, End};
 use super::machine::{All, CudaMachine, Up, on_device, pending, queues, stream_ref};
 use crate::base::DeviceId;
+use crate::base::timed::{Copied, Operation};
 use crate::device::api::{DeviceError, Lane, Part, Region, Shape, Ticket, cut_at, undelivered};
-use crate::device::measured::Kind;
 
 fn address(addr: u64) -> usize {
     usize::try_from(addr).unwrap_or(0)
@@ -21,11 +21,15 @@ fn in_memory(r: Region) -> (End, usize) {
     (End::Host(address(r.addr)), r.pitch)
 }
 
-/// The kind of a copy between the host and a device.
-pub(super) fn kind_of(lane: Lane, shape: Shape) -> Kind {
+/// A copy between the host and a device, in place or with parts that pass through staging memory.
+fn operation_of(lane: Lane, shape: Shape, in_place: bool) -> Operation {
+    let copied = Copied {
+        bytes: shape.bytes(),
+        run: if in_place { shape.width } else { 0 },
+    };
     match lane {
-        Lane::Out => Kind::Download(shape.bytes()),
-        Lane::In | Lane::Compute | Lane::Peer => Kind::Upload(shape.bytes()),
+        Lane::Out => Operation::Download(copied),
+        Lane::In | Lane::Compute | Lane::Peer => Operation::Upload(copied),
     }
 }
 
@@ -100,8 +104,9 @@ impl CudaMachine {
         // reads, and must not be copied later over bytes that this download writes.
         let mut all = self.settled(self.lock(), earlier)?;
         self.order(&mut all, device, lane, after)?;
+        let operation = operation_of(lane, shape, parts.iter().all(|(_, direct)| *direct));
         // SAFETY: the caller's promise.
-        let queued = unsafe { self.queue(&mut all, (device, lane), &parts, kind_of(lane, shape)) };
+        let queued = unsafe { self.queue(&mut all, (device, lane), &parts, operation) };
         if queued.is_err()
             && let Some(stream) = stream_ref(&all, device, lane)
         {
@@ -121,12 +126,12 @@ impl CudaMachine {
         all: &mut All,
         (device, lane): (DeviceId, Lane),
         parts: &[(Part, bool)],
-        kind: Kind,
+        operation: Operation,
     ) -> Result<u64, DeviceError> {
         let mut seq = 0;
         for (i, ((host, there, shape), direct)) in parts.iter().copied().enumerate() {
             // The time of the copy begins with its first part and ends with its last one.
-            let ends = (i + 1 == parts.len()).then_some(kind);
+            let ends = (i + 1 == parts.len()).then_some(operation);
             if i == 0 {
                 let q = queues(all, device)?;
                 q.lanes[lane as usize].begins(&mut q.clock);

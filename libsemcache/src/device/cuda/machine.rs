@@ -21,12 +21,12 @@ use super::pins::Pins;
 use super::probe::Rules;
 use super::ring::Ring;
 use super::stream::Stream;
-use crate::base::DeviceId;
+use crate::base::timed::Operation;
+use crate::base::{DeviceId, Hardware};
 use crate::device::api::{
     Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use crate::device::host_memory::HostMemory;
-use crate::device::measured::Kind;
 use crate::process::driver_scope::in_driver_scope;
 use crate::process::waited::Waiting;
 
@@ -78,6 +78,7 @@ pub(super) struct Up {
     /// Page-locked result cells, at the same address on the device.
     pub(super) cells: usize,
     pub(super) rules: Rules,
+    pub(super) hardware: Hardware,
     /// The largest pitch of a strided copy.
     pub(super) pitch: usize,
     pub(super) cublas: i32,
@@ -269,6 +270,10 @@ impl Backend for CudaMachine {
         self.usable.load(Ordering::Acquire)
     }
 
+    fn hardware(&self, device: DeviceId) -> Option<Hardware> {
+        Some(self.up(device.index())?.hardware)
+    }
+
     fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
         let device = DeviceId(0);
         let (_, _current) = self.enter(device)?;
@@ -394,15 +399,15 @@ impl Backend for CudaMachine {
             }
         };
         queued.map_err(|e| self.failed(to, "copy", e))?;
-        let kind = if from == to {
-            Kind::Within
+        let operation = if from == to {
+            Operation::Within
         } else {
-            Kind::Peer(shape.bytes())
+            Operation::Peer(shape.bytes())
         };
         Ok(Ticket {
             device: to,
             lane: Lane::Peer,
-            seq: s.queued(true, Some(kind)),
+            seq: s.queued(true, Some(operation)),
         })
     }
 
@@ -424,7 +429,7 @@ impl Backend for CudaMachine {
             lane: Lane::Compute,
             seq: q.lanes[2].queued(
                 kernel.work() >= WORTH_AN_EVENT,
-                Some(Kind::Kernel(kernel.paced_work())),
+                Some(Operation::Kernel(kernel.timed_work())),
             ),
         })
     }

@@ -13,6 +13,7 @@ mod blas;
 mod clock;
 mod copies;
 mod driver;
+mod hardware;
 mod host;
 mod library;
 mod machine;

@@ -37,6 +37,11 @@ impl Ring {
         (self.len / 4) & !(ALIGN - 1)
     }
 
+    /// The address of this number of bytes while no piece is taken; `None` if the ring is smaller, or in use.
+    pub(super) fn start_of(&self, bytes: usize) -> Option<usize> {
+        (self.taken.is_empty() && bytes <= self.len).then_some(self.base)
+    }
+
     /// The address of a free piece of at most [`Ring::largest`] bytes; or, as an error, the operation to wait for
     /// before asking again. The caller owns the piece until [`Ring::used_until`].
     pub(super) fn take(&mut self, bytes: usize) -> Result<usize, u64> {

@@ -16,10 +16,10 @@ use rustix::io::Errno;
 use super::driver::{self, End, Status};
 use super::machine::{All, CudaMachine, Landing, Queues, on_device, queues};
 use crate::base::DeviceId;
+use crate::base::timed::Operation;
 use crate::device::api::{
     Backend, DeviceError, Lane, Part, Region, Shape, Ticket, cut, undelivered,
 };
-use crate::device::measured::Kind;
 
 impl CudaMachine {
     /// Waits for the downloads among `after`, because the host is about to read the bytes that they write.
@@ -71,13 +71,13 @@ impl CudaMachine {
 
     /// Queues an upload (lane in) or a download (lane out) through staging memory, in pieces. The last part of a
     /// download, from staging memory to the program's memory, is copied when a thread waits for it. Returns the number of the
-    /// last piece, with which the time of an operation of the kind `ends` ends.
+    /// last piece, with which the time of the operation `ends` ends.
     pub(super) fn stage(
         &self,
         all: &mut All,
         to: (DeviceId, Lane),
         part: Part,
-        ends: Option<Kind>,
+        ends: Option<Operation>,
     ) -> Result<u64, DeviceError> {
         match to {
             (device, Lane::Out) => self.stage_out(all, device, part, ends),
@@ -92,7 +92,7 @@ impl CudaMachine {
         all: &mut All,
         device: DeviceId,
         (host, there, shape): Part,
-        ends: Option<Kind>,
+        ends: Option<Operation>,
     ) -> Result<u64, DeviceError> {
         let q = queues(all, device)?;
         // The piece that is packed and not queued.
@@ -132,7 +132,7 @@ impl CudaMachine {
         all: &mut All,
         device: DeviceId,
         (host, there, shape): Part,
-        ends: Option<Kind>,
+        ends: Option<Operation>,
     ) -> Result<u64, DeviceError> {
         let q = queues(all, device)?;
         let mut seq = 0;
@@ -193,7 +193,7 @@ struct Piece {
 }
 
 /// Queues the copy between a piece of staging memory and the device. If the driver refuses it, the piece is free again.
-fn send(q: &mut Queues, lane: Lane, piece: Piece, ends: Option<Kind>) -> Result<u64, Status> {
+fn send(q: &mut Queues, lane: Lane, piece: Piece, ends: Option<Operation>) -> Result<u64, Status> {
     let Piece { at, there, shape } = piece;
     let staging = (End::Host(at), shape.width);
     let stream = q.lanes[lane as usize].raw;

@@ -11,7 +11,7 @@ use super::machine::{CELLS, Ctx, CudaMachine, Gpu, LANES, Queues, Up};
 use super::probe::{self, Rules};
 use super::ring::Ring;
 use super::stream::Stream;
-use super::{CudaError, Hooks, library};
+use super::{CudaError, Hooks, hardware, library};
 use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{DeviceId, Link};
@@ -204,8 +204,13 @@ impl CudaMachine {
         let cells = driver::alloc_host(CELLS * CELL_BYTES).map_err(refused("cuMemHostAlloc"))?;
         let memory = began.elapsed();
         let rules = self.rules(gpu.device, &lanes[0]);
+        let self_test = began.elapsed();
+        let mut known = hardware::described(gpu.device);
+        if let Some(at) = up.start_of(hardware::TIMED) {
+            hardware::timed(&mut known, at, lanes[0].raw);
+        }
         debug!(
-            "GPU {i}: context {context:?}, cuBLAS until {handle:?}, staging memory until {memory:?}, self-test until {:?}",
+            "GPU {i}: context {context:?}, cuBLAS until {handle:?}, staging memory until {memory:?}, self-test until {self_test:?}, link until {:?}; {known:?}",
             began.elapsed()
         );
         let version = blas.version();
@@ -214,6 +219,7 @@ impl CudaMachine {
                 ctx: Ctx(ctx),
                 cells: cells.expose_provenance(),
                 rules,
+                hardware: known,
                 pitch: driver::attribute(gpu.device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_PITCH)
                     .unwrap_or(0),
                 cublas: version,

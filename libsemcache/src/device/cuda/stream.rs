@@ -10,8 +10,8 @@ use super::clock::{Clock, Idle};
 use super::driver::{self, CUevent, CUstream, Status};
 use super::times::Times;
 use crate::base::DeviceId;
+use crate::base::timed::Operation;
 use crate::device::api::Lane;
-use crate::device::measured::Kind;
 
 /// A stream and its events, used under the machine's lock. The stream's context must be current to record an event and
 /// to read the times of complete operations.
@@ -54,11 +54,11 @@ impl Stream {
     }
 
     /// Numbers an operation that was just queued. With `event`, an event is recorded so that a thread can wait for it
-    /// alone. With `kind`, the operation's time ends here.
-    pub(super) fn queued(&mut self, event: bool, kind: Option<Kind>) -> u64 {
+    /// alone. With `operation`, its time ends here.
+    pub(super) fn queued(&mut self, event: bool, operation: Option<Operation>) -> u64 {
         self.issued += 1;
-        if let Some(kind) = kind {
-            self.times.ends(self.raw, self.issued, kind);
+        if let Some(operation) = operation {
+            self.times.ends(self.raw, self.issued, operation);
         }
         if event {
             // If no event can be recorded now, a waiting thread records one later, or waits for the whole stream.

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use super::clock::{Clock, Handle, Idle, Reference};
 use super::driver::{self, CUevent, CUstream, Elapsed};
 use crate::base::DeviceId;
+use crate::base::timed::Operation;
 use crate::device::api::Lane;
-use crate::device::measured::{Kind, Reason};
+use crate::device::measured::Reason;
 use crate::trace::{self, OpId};
 
 /// At every multiple of this number of operations that were not read yet the driver is asked which are complete.
@@ -36,7 +37,9 @@ struct Timed {
     begun: Begun,
     end: CUevent,
     seq: u64,
-    kind: Kind,
+    operation: Operation,
+    /// Nanoseconds that the host took to queue it.
+    queueing: u64,
 }
 
 /// The timed operations of a stream, used under the machine's lock and with the stream's context current.
@@ -104,7 +107,7 @@ impl Times {
 
     /// The operation that began has been queued as operation `seq`: its second event is recorded, before any event by
     /// which a thread learns that the operation is complete.
-    pub(super) fn ends(&mut self, stream: CUstream, seq: u64, kind: Kind) {
+    pub(super) fn ends(&mut self, stream: CUstream, seq: u64, operation: Operation) {
         let Some(begun) = self.begun.take() else {
             return;
         };
@@ -112,11 +115,13 @@ impl Times {
             self.spare.push(begun.start);
             return;
         };
+        let queueing = trace::now().saturating_sub(begun.queued);
         self.unread.push_back(Timed {
             begun,
             end,
             seq,
-            kind,
+            operation,
+            queueing,
         });
     }
 
@@ -164,7 +169,7 @@ impl Times {
             let span = possible(span, queued.max(self.last), trace::now());
             self.last = span.1;
             let op = OpId::new(self.device, self.lane as u8, timed.seq);
-            reason.fulfil(op, timed.kind, span);
+            reason.fulfil(op, timed.operation, span, timed.queueing);
         }
         self.spare.extend([start, timed.end]);
     }

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::queue::{LANES, Op, Work};
 use crate::base::DeviceId;
-use crate::device::measured::{Kind, Reason};
+use crate::base::timed::{Copied, Operation};
+use crate::device::api::Shape;
+use crate::device::measured::Reason;
 use crate::trace::{self, OpId};
 
 /// What is known of the times of a stream's operations. One thread at a time executes operations of the stream.
@@ -19,7 +21,7 @@ pub(super) struct Times {
 impl Times {
     /// Notes that the operation, of the stream with this index, was executed just now, and began at `start`.
     pub(super) fn executed(&self, stream: usize, op: &Op, start: u64) {
-        let (kind, start) = match op.work {
+        let (operation, start) = match op.work {
             Work::Upload {
                 piece: Some(ref piece),
                 ..
@@ -27,15 +29,15 @@ impl Times {
                 let Some((began, bytes)) = piece.executed(start) else {
                     return;
                 };
-                (Kind::Upload(bytes), began)
+                (Operation::Upload(Copied { bytes, run: 0 }), began)
             }
-            Work::Upload { ref src, .. } => (Kind::Upload(src.shape().bytes()), start),
-            Work::Download { shape, .. } => (Kind::Download(shape.bytes()), start),
+            Work::Upload { ref src, .. } => (Operation::Upload(copied(src.shape())), start),
+            Work::Download { shape, .. } => (Operation::Download(copied(shape)), start),
             Work::Peer { from, shape, .. } if from != device(stream) => {
-                (Kind::Peer(shape.bytes()), start)
+                (Operation::Peer(shape.bytes()), start)
             }
-            Work::Kernel(ref kernel) => (Kind::Kernel(kernel.paced_work()), start),
-            Work::Peer { .. } | Work::Poison { .. } => (Kind::Within, start),
+            Work::Kernel(ref kernel) => (Operation::Kernel(kernel.timed_work()), start),
+            Work::Peer { .. } | Work::Poison { .. } => (Operation::Within, start),
         };
         let Some(reason) = Reason::of(self.count.fetch_add(1, Relaxed) + 1) else {
             return;
@@ -45,7 +47,19 @@ impl Times {
         let end = trace::now().max(start);
         self.ended.store(end, Relaxed);
         let lane = u8::try_from(stream % LANES).unwrap_or(0);
-        reason.fulfil(OpId::new(device(stream), lane, op.seq), kind, (start, end));
+        reason.fulfil(
+            OpId::new(device(stream), lane, op.seq),
+            operation,
+            (start, end),
+            0,
+        );
+    }
+}
+
+fn copied(shape: Shape) -> Copied {
+    Copied {
+        bytes: shape.bytes(),
+        run: shape.width,
     }
 }
 
