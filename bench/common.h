@@ -77,7 +77,9 @@ int listed(const char *words, const char *word);
 void jacobi_update(int n, double d, const double *b, const double *y, double *x);
 
 /* Lets a runtime that starts in the background finish its start: calls dgemm_ on memory of its own for `seconds`
-   seconds. */
+   seconds (BENCH_WAKE sets another number). */
 void wake(double seconds);
+/* The same with matrices of order n. */
+void wake_by(int n, double seconds);
 
 #endif

@@ -1,103 +1,122 @@
 /* Time per call over sizes, to compare the settings of SEMCACHE_OFFLOAD: one process per setting.
  *
- *   decision LABEL SIZES REPETITIONS      SIZES: comma-separated
+ *   decision LABEL SIZES REPETITIONS WARM      SIZES: comma-separated
  *
- * For dgemm and dgemv (n x n) and daxpy (n * n elements): "host", the CPU rewrites the inputs before each call, and
- * "resident", the CPU does not access them between the calls. Each time includes reading one element of the result. */
+ * For dgemm, dsyrk and dtrsm (order n), dgemv (n x n) and daxpy (n * n elements): "host", the CPU rewrites the inputs before each
+ * call, and "resident", the CPU does not access them between the calls. Each time includes reading one element of the result. WARM
+ * calls of each kind come before the measured ones; REPETITIONS times as many calls are measured as fill 20 ms. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "blas.h"
 #include "common.h"
+#include "family.h"
 
-enum routine { GEMM, GEMV, AXPY };
-static const char *const NAMES[] = {"dgemm", "dgemv", "daxpy"};
+enum { GEMV = ROUTINES, AXPY };
+static const int KINDS[] = {GEMM, SYRK, TRSM, GEMV, AXPY};
 enum { MOST_AXPY = 1 << 24, MOST_CALLS = 400 };
 
 static int n, length, step = 1;
 static size_t all;
-static double *a, *b, *c;
-static struct product p;
+static struct work w;
 static int added; /* daxpy: how often x was added to y */
 
-static void refill(enum routine r, uint32_t seed)
+static const char *name(int r)
 {
-    p = (struct product){(size_t)n, r == GEMM ? (size_t)n : 1, (size_t)n, 1, 0, 2 * seed, 2 * seed + 1, 0};
-    fill(a, all, p.a);
-    fill(b, r == GEMV ? (size_t)n : all, p.b);
-    added = 0;
+    return r == GEMV ? "dgemv" : r == AXPY ? "daxpy" : family_names[r];
 }
 
-static void call(enum routine r)
+static void refill(int r, uint32_t seed)
+{
+    w.a = 2 * seed;
+    w.b = 2 * seed + 1;
+    w.applied = added = 0;
+    if (r < ROUTINES) {
+        w.routine = (enum routine)r;
+        family_fill(&w);
+        return;
+    }
+    fill(w.A, all, w.a);
+    fill(w.B, r == GEMV ? (size_t)n : all, w.b);
+}
+
+static void call(int r)
 {
     double zero = 0, one = 1;
     switch (r) {
     case GEMM:
-        dgemm_("N", "N", &n, &n, &n, &p.alpha, a, &n, b, &n, &zero, c, &n);
+        dgemm_("N", "N", &n, &n, &n, &w.alpha, w.A, &n, w.B, &n, &zero, w.C, &n);
+        break;
+    case SYRK:
+        dsyrk_("L", "N", &n, &n, &w.alpha, w.A, &n, &zero, w.C, &n);
+        break;
+    case TRSM:
+        dtrsm_("L", "L", "N", "N", &n, &n, &w.alpha, w.A, &n, w.B, &n);
+        w.applied++;
         break;
     case GEMV:
-        dgemv_("N", &n, &n, &p.alpha, a, &n, b, &step, &zero, c, &step);
+        dgemv_("N", &n, &n, &w.alpha, w.A, &n, w.B, &step, &zero, w.C, &step);
         break;
-    case AXPY:
-        daxpy_(&length, &one, a, &step, b, &step);
+    default:
+        daxpy_(&length, &one, w.A, &step, w.B, &step);
         added++;
     }
 }
 
-static double look(enum routine r)
+static double look(int r)
 {
-    const volatile double *out = r == AXPY ? b : c;
+    const volatile double *out = r == AXPY || r == TRSM ? w.B : w.C;
     return out[(r == GEMV ? (size_t)n : all) / 2];
 }
 
-static void check(const char *place, enum routine r)
+static void check(const char *place, int r)
 {
-    size_t entries = r == GEMV ? (size_t)n : all;
-    if (r != AXPY) {
-        product_check(place, &p, c, sum(c, entries, 0));
-        return;
+    if (r < ROUTINES) {
+        family_check(place, &w, result(&w), family_read(&w, 0));
+    } else if (r == GEMV) {
+        struct product p = {(size_t)n, 1, (size_t)n, w.alpha, 0, w.a, w.b, 0};
+        product_check(place, &p, w.C, sum(w.C, (size_t)n, 0));
+    } else {
+        double total = 0;
+        for (size_t i = 0; i < all; i++)
+            total += value(w.b, i) + added * value(w.a, i);
+        for (size_t s = 0; s < 64; s++) {
+            size_t i = s == 63 ? all - 1 : s * all / 64;
+            same("an entry of daxpy", w.B[i], value(w.b, i) + added * value(w.a, i));
+        }
+        same("the sum of daxpy", sum(w.B, all, 0), total);
     }
-    for (size_t s = 0; s < 64; s++) {
-        size_t i = s == 63 ? entries - 1 : s * entries / 64;
-        same("an entry of daxpy", b[i], value(p.b, i) + added * value(p.a, i));
-    }
-    double total = 0;
-    for (size_t i = 0; i < entries; i++)
-        total += value(p.b, i) + added * value(p.a, i);
-    same("the sum of daxpy", sum(b, entries, 0), total);
 }
 
-static void measure(const char *label, enum routine r, int resident, int repetitions)
+static void measure(const char *label, int r, int resident, int repetitions, int warm)
 {
     struct series s = {0};
     const char *place = resident ? "resident" : "host";
     char more[200];
     uint32_t seed = 100;
     volatile double seen = 0;
-    double begun = now(), spent = 0;
+    double spent = 0;
+    if (r < ROUTINES) {
+        w.routine = (enum routine)r;
+        family_prepare(&w, 0);
+    }
     refill(r, seed);
-    /* Warms up, then makes as many calls per repetition as fill 20 ms. */
-    int warm = 0;
-    do {
+    for (int i = 0; i < warm; i++) {
         if (!resident)
             refill(r, ++seed);
         double start = now();
         call(r);
         seen = look(r);
         spent = now() - start;
-        warm++;
-        /* After enough calls on the same data semcache uploads them to a device. The warm-up includes that, so that
-           it is not measured. */
-    } while ((warm < 3 && spent < 0.3) || (warm < 30 && now() - begun < 0.05) ||
-             (resident && warm < 200 && now() - begun < 0.4));
+    }
     int calls = spent > 0.02 ? 1 : (int)(0.02 / (spent + 1e-7));
     if (calls > MOST_CALLS)
         calls = MOST_CALLS;
     if (!resident && all > (1u << 20) && calls > 4)
         calls = 4;
-    begun = now();
-    for (int t = 0; t < repetitions && (t < 3 || now() - begun < 4); t++) {
+    double begun = now();
+    for (int t = 0; t < repetitions && (t < 1 || now() - begun < 2); t++) {
         double time = 0;
         if (resident) {
             double start = now();
@@ -119,32 +138,30 @@ static void measure(const char *label, enum routine r, int resident, int repetit
     }
     (void)seen;
     check(place, r);
-    snprintf(more, sizeof more, ",\"routine\":\"%s\",\"place\":\"%s\",\"calls\":%d", NAMES[r], place, calls);
+    snprintf(more, sizeof more, ",\"routine\":\"%s\",\"place\":\"%s\",\"calls\":%d", name(r), place, calls);
     emit("decision", r == AXPY ? all : (size_t)n, label, &s, more);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 4)
-        die("usage: decision LABEL SIZES REPETITIONS");
-    wake(1.0);
+    if (argc < 5)
+        die("usage: decision LABEL SIZES REPETITIONS WARM");
+    /* Products of this order tell nothing of the rate of large ones. */
+    wake_by(256, 1.5);
     for (double start = now(); now() - start < 0.3;)
         ; /* The processor's clock frequency rises, too. */
-    for (char *w = strtok(argv[2], ","); w; w = strtok(NULL, ",")) {
-        n = atoi(w);
+    for (char *word = strtok(argv[2], ","); word; word = strtok(NULL, ",")) {
+        n = atoi(word);
         all = (size_t)n * (size_t)n;
         length = (int)all;
-        a = doubles(all);
-        b = doubles(all);
-        c = doubles(all);
-        poison(c, all);
-        for (int r = GEMM; r <= AXPY; r++)
+        w = (struct work){.n = (size_t)n, .alpha = 1, .A = doubles(all), .B = doubles(all), .C = doubles(all)};
+        for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
             for (int resident = 0; resident < 2; resident++)
-                if (r != AXPY || all <= MOST_AXPY)
-                    measure(argv[1], (enum routine)r, resident, atoi(argv[3]));
-        free(c);
-        free(b);
-        free(a);
+                if (KINDS[i] != AXPY || all <= MOST_AXPY)
+                    measure(argv[1], KINDS[i], resident, atoi(argv[3]), atoi(argv[4]));
+        free(w.C);
+        free(w.B);
+        free(w.A);
     }
     return 0;
 }

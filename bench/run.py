@@ -4,7 +4,7 @@
     run.py OUT [--quick] [--only NAMES] [--gpus N] [--budget SECONDS] [--reps N]
 
 OUT/bench.jsonl has one line per measurement, OUT/bench.md the table. NAMES is a comma-separated list of
-limits, abac, dgemm, resident, jacobi, chain, readback, decision, numpy; a name may have sizes: abac:16384. Only when
+limits, abac, dgemm, resident, jacobi, chain, readback, numpy; a name may have sizes: abac:16384. Only when
 named: fork (MiB after a colon: fork:8192); families: every level-3 routine, resident (size 8192) and refilled
 (16384); dsymm and its like after a colon choose routines, the complex ones included: families:16384:dtrmm:zherk.
 DEVICES (default cuda) is what `semcache run --devices` gets. Variables SEMCACHE_* go to our side and are named
@@ -29,7 +29,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.join(HERE, "bin")
 LIB = os.path.join(HERE, "lib")
-NAMES = ["limits", "abac", "dgemm", "resident", "jacobi", "chain", "readback", "decision", "numpy"]
+NAMES = ["limits", "abac", "dgemm", "resident", "jacobi", "chain", "readback", "numpy"]
 FAMILIES = ["dgemm", "dsymm", "dsyrk", "dsyr2k", "dtrmm", "dtrsm"]
 COMPLEX_FAMILIES = ["zhemm", "zherk", "zher2k"]
 
@@ -435,42 +435,6 @@ def fork(b, table):
                        + ("as wanted" if max(more) <= 64 else "TOO MUCH"))
 
 
-def decision(b, table):
-    if not b.want("decision"):
-        return
-    labels = ("never", "auto", "always")
-    small, large = ("16,64", "256") if b.o.quick else ("16,32,64,128,256,512", "1024,2048,4096,8192")
-    rounds, reps = (2, "3") if b.o.quick else (b.o.reps, "5")
-    lines = {label: [] for label in labels}
-    # From process to process a core's clock frequency differs by up to two on this machine: small calls are measured in
-    # several processes of each setting, in turn, and the fastest of each counts.
-    for turn in range(rounds):
-        for label in labels if turn % 2 == 0 else reversed(labels):
-            for line in b.run("ours", [f"{BIN}/decision", label, small, reps], 60, {"SEMCACHE_OFFLOAD": label}):
-                same = find(lines[label], label, **{k: line[k] for k in ("size", "routine", "place")})
-                if same and med(line) < med(same):
-                    lines[label][lines[label].index(same)] = line
-                elif not same:
-                    lines[label].append(line)
-    b.notes.append(f"decision: up to {small.split(',')[-1]}, the fastest of {rounds} processes of each setting, in turn")
-    for label in labels:
-        lines[label] += b.run("ours", [f"{BIN}/decision", label, large, reps], 120, {"SEMCACHE_OFFLOAD": label})
-    worst = None
-    for line in lines["auto"]:
-        key = dict(size=line["size"], routine=line["routine"], place=line["place"])
-        others = {k: find(lines[k], k, **key) for k in ("never", "always")}
-        others = {k: v for k, v in others.items() if v}
-        if not others:
-            continue
-        best = min(others, key=lambda k: med(others[k]))
-        ratio = med(line) / med(others[best])
-        worst = max(worst or (0,), (ratio, f"{line['routine']} {line['size']} {line['place']}"))
-        table.row("decision", line["size"], line, best, others[best], "at most 1.05 x", 1.05,
-                  name=f"{line['routine']}, {line['place']}")
-    if worst:
-        b.notes.append(f"decision: auto is at worst {worst[0]:.3f} x the better of always and never: {worst[1]}")
-
-
 def numpy(b, table):
     if not b.want("numpy"):
         return
@@ -591,7 +555,7 @@ def main():
     limits(b, table)
     product(b, table, "abac", 2, [256] if o.quick else [16384])
     product(b, table, "dgemm", 1, [256] if o.quick else [4096, 8192, 16384])
-    for f in (resident, jacobi, chain, readback, decision, numpy, fork, families):
+    for f in (resident, jacobi, chain, readback, numpy, fork, families):
         f(b, table)
     if not o.quick:  # last: no target depends on these
         product(b, table, "abac", 2, [8192, 4096])

@@ -6,8 +6,13 @@
 void wake(double seconds)
 {
     const char *set = getenv("BENCH_WAKE");
+    wake_by(set && atof(set) < 0.5 ? 256 : 2048, seconds);
+}
+
+void wake_by(int n, double seconds)
+{
+    const char *set = getenv("BENCH_WAKE");
     double start = now(), until = start + (set ? atof(set) : seconds), one = 1, zero = 0, total = 0;
-    int n = set && atof(set) < 0.5 ? 256 : 2048;
     size_t all = (size_t)n * (size_t)n;
     double *a = doubles(all), *b = doubles(all), *c = doubles(all);
     struct product p = {(size_t)n, (size_t)n, (size_t)n, 1, 0, 91, 92, 0};

@@ -5,6 +5,7 @@
 #   DIR/gpu-bench.sh run OUT [OPTIONS]     OUT/bench.md and OUT/bench.jsonl; --help names the options
 #   DIR/gpu-bench.sh memory OUT [OPTIONS]  level 3 with less device memory than the operands take: OUT/memory.md
 #   DIR/gpu-bench.sh rates OUT [OPTIONS]   the GPUs' and links' rates, as a file for SEMCACHE_RATES: OUT/GPU-xCOUNT.toml
+#   DIR/gpu-bench.sh grid OUT [OPTIONS]    the decision between host and GPUs, by routine and size, against both: OUT/grid.md
 #   DIR/gpu-bench.sh predict OUT [OPTIONS] predicted times of level 3 against measured ones: OUT/predict.md
 #   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
@@ -12,7 +13,7 @@
 set -euo pipefail
 
 usage() {
-    sed -n '4,9s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '4,10s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -28,7 +29,7 @@ build_into() {
     local flags=(-O2 -march=x86-64-v3 -Wall -Wextra ${CFLAGS:-}) source=$ROOT/bench name file
     # In the link a library by this soname is enough; which one serves is decided where it runs.
     local openblas=/usr/lib/x86_64-linux-gnu/libopenblas.so.0
-    declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]="" [fork]=""
+    declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=family.c [fork]=""
         [families]=family.c [compose]=family.c [shapes]="")
     declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
         [peer_rates]="" [peer_families]=family.c [peer_contexts]="")
@@ -47,7 +48,7 @@ build_into() {
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
-    cp "$source"/{run,pairs,memory,rates,predict,numpy_script}.py "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    cp "$source"/{run,pairs,grid,memory,rates,predict,numpy_script}.py "$ROOT/scripts/gpu-bench.sh" "$DIR/"
     sides "$DIR"
     local size
     size=$(du -sm "$DIR" | cut -f1)
@@ -60,7 +61,7 @@ build)
     [ $# = 2 ] || usage
     build_into "$2"
     ;;
-run | pairs | memory | rates | predict)
+run | pairs | grid | memory | rates | predict)
     [ $# -ge 2 ] || usage
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     [ -e "$here/$1.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }

@@ -8,7 +8,7 @@
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 dir=$(fresh bench)
-only=limits,abac,dgemm,resident,jacobi,chain,readback,decision,fork
+only=limits,abac,dgemm,resident,jacobi,chain,readback,fork
 only+=,families:dgemm:dsymm:dsyrk:dsyr2k:dtrmm:dtrsm:zhemm:zherk:zher2k
 
 export BASE=$LIBRARY
@@ -42,6 +42,11 @@ env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" memory "$dir/memory" 
     { cat memory.log; fail "gpu-bench.sh memory"; }
 rows=$(grep -cE '^\| d[a-z0-9:]+ \| 0\.[14] \| .* \| 0 \|$' memory/memory.md)
 [ "$rows" = 20 ] && ! grep -q '^Notes:' memory/memory.md || { cat memory/memory.md; fail "memory: $rows rows without fallbacks, not 20"; }
+
+env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" grid "$dir/grid" --quick --rounds 2 --warm 2 --budget 100000 >grid.log 2>&1 ||
+    { cat grid.log; fail "gpu-bench.sh grid"; }
+rows=$(grep -cE '^\| d[a-z]+ \| [0-9]+ \| (host|resident) \|( [0-9.]+ [mu]?s \|){3} (always|never) \|( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2}$' grid/grid.md)
+[ "$rows" = 30 ] || { cat grid/grid.md; fail "grid: $rows cells, not 30"; }
 
 # The rates of the stand-in, with two GPUs, make a file that the library takes.
 env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" STANDIN_GPUS=2 "$dir/pack/gpu-bench.sh" rates "$dir/rates" --quick --budget 100000 \
