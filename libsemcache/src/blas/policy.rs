@@ -10,16 +10,16 @@ use super::host_decisions::{self, HostDecisions};
 use super::tilings::Tilings;
 use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine, Window};
 use crate::base::counters::{COUNTERS, devices};
-use crate::base::{DeviceId, DeviceSet, Hardware, Links, Rect, Work, timed};
-use crate::device::api::{Backend, Caps};
+use crate::base::{DeviceId, DeviceSet, Links, Rect, Work, timed};
+use crate::device::api::Backend;
 use crate::model::ab_probe::AbProbes;
 use crate::model::amortisation::Amortisation;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::drift::Drift;
-use crate::model::first;
+use crate::model::first::{self, Gpu};
 use crate::model::observe::Refined;
 use crate::model::ports::Ports;
-use crate::model::rates::{HostRates, Kinds, Rates, Total, Vectors};
+use crate::model::rates::{HostRates, Rates, Total, Vectors};
 use crate::model::rates_file::Given;
 use crate::plan::{Access, Problem};
 use crate::process::signals_blocked::{SignalsBlocked, if_handlers};
@@ -315,14 +315,18 @@ fn rates(
     given: Option<&Given>,
 ) -> Rates {
     let devices = backend.map_or(&[][..], |b| b.devices());
-    let hardware = |device: DeviceId| backend.and_then(|b| b.hardware(device));
+    let gpus = devices.iter().enumerate().map(|(i, caps)| Gpu {
+        name: &caps.name,
+        hardware: backend.and_then(|b| b.hardware(DeviceId::at(i))),
+    });
+    let gpus: Vec<_> = gpus.collect();
     let mut rates = match &config.devices {
         Devices::Sim(SimMachine::Count(_)) => Rates::h200(host),
         Devices::Sim(SimMachine::Preset(name)) => match topology::preset(name) {
             Some(machine) => Rates::modelled(&machine, host),
             None => Rates::generic(host),
         },
-        _ => of_gpus(devices, &hardware, host),
+        _ => first::machine(&gpus, host),
     };
     if let Some(given) = given {
         rates = given.over(rates);
@@ -336,48 +340,6 @@ fn rates(
         rates.d2h_all = rates.h2d_all;
         rates.ports = Ports::NONE;
     }
-    rates
-}
-
-/// The rates of GPUs by their hardware, and by their names what that does not tell; totals of several links are those of the
-/// first device's machine. GPUs of one name are alike: their links have the rate of the one that was timed fastest.
-fn of_gpus(
-    devices: &[Caps],
-    hardware: &dyn Fn(DeviceId) -> Option<Hardware>,
-    host: HostRates,
-) -> Rates {
-    let table = |c: &Caps| Rates::by_name(&c.name, host);
-    let known: Vec<_> = (0..devices.len())
-        .map(|i| hardware(DeviceId::at(i)))
-        .collect();
-    let fastest = |name: &str, link: &dyn Fn(&Hardware) -> f64| {
-        let alike = devices.iter().zip(&known).filter(|(c, _)| c.name == name);
-        alike
-            .filter_map(|(_, known)| known.as_ref().map(link))
-            .fold(0.0, f64::max)
-    };
-    let of = |c: &Caps, known: &Option<Hardware>| {
-        let table = *table(c).of(DeviceId(0));
-        known.map_or(table, |known| {
-            let alike = Hardware {
-                h2d_bytes_per_s: fastest(&c.name, &|h| h.h2d_bytes_per_s),
-                d2h_bytes_per_s: fastest(&c.name, &|h| h.d2h_bytes_per_s),
-                ..known
-            };
-            first::rates(&alike, &table)
-        })
-    };
-    let mut rates = devices.first().map_or(Rates::generic(host), table);
-    let one = *rates.of(DeviceId(0));
-    let each = devices.iter().zip(&known).map(|(c, known)| of(c, known));
-    rates.kinds = Kinds::new(each).unwrap_or(rates.kinds);
-    let now = *rates.of(DeviceId(0));
-    rates
-        .h2d_all
-        .scale(now.h2d.bytes_per_s / one.h2d.bytes_per_s);
-    rates
-        .d2h_all
-        .scale(now.d2h.bytes_per_s / one.d2h.bytes_per_s);
     rates
 }
 
@@ -419,56 +381,6 @@ mod tests {
             assert_eq!(linked.of(DeviceId(0)).h2d.bytes_per_s, 20e9);
             assert_eq!(linked.d2h_all.of(1), 20e9);
         }
-    }
-
-    #[test]
-    fn each_device_has_the_rates_of_its_name() {
-        let names = [
-            "NVIDIA H100 80GB HBM3",
-            "NVIDIA A2",
-            "NVIDIA H100 80GB HBM3",
-        ];
-        let devices = names.map(|name| Caps {
-            name: name.into(),
-            kind: "cuda",
-            memory: 1 << 30,
-            links: Vec::new(),
-        });
-        let host = HostRates::of_cores(8);
-        let found = of_gpus(&devices, &|_| None, host);
-        let (h100, generic) = (Rates::h100(host), Rates::generic(host));
-        let of = |i| *found.of(DeviceId(i));
-        assert_eq!(
-            [0, 1, 2].map(of),
-            [&h100, &generic, &h100].map(|r| *r.of(DeviceId(0)))
-        );
-        assert_eq!(found.h2d_all, h100.h2d_all);
-        assert_eq!(rates(&Config::default(), None, host, None), generic);
-    }
-
-    #[test]
-    fn gpus_of_one_name_are_alike_whatever_their_links_were_timed_at() {
-        let caps = |name: &str| Caps {
-            name: name.into(),
-            kind: "cuda",
-            memory: 1 << 30,
-            links: Vec::new(),
-        };
-        let devices = [caps("NVIDIA X"), caps("NVIDIA X"), caps("NVIDIA Y")];
-        let hardware = |d: DeviceId| {
-            Some(Hardware {
-                h2d_bytes_per_s: [10e9, 11e9, 5e9][d.index()],
-                ..Hardware::default()
-            })
-        };
-        let host = HostRates::of_cores(8);
-        let found = of_gpus(&devices, &hardware, host);
-        let link = |d| found.of(DeviceId(d)).h2d.bytes_per_s;
-        assert_eq!([0, 1, 2].map(link), [11e9, 11e9, 5e9]);
-        assert!(found.kinds.kind(DeviceId(0)) == found.kinds.kind(DeviceId(1)));
-        // Two such links carry twice the bytes of one, as the generic table says.
-        assert!((found.h2d_all.of(2) / 22e9 - 1.0).abs() < 1e-9);
-        assert_eq!(found.d2h_all, Rates::generic(host).d2h_all);
     }
 
     #[test]

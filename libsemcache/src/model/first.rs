@@ -1,7 +1,7 @@
-//! The rates of a GPU before anything has run on it: what its hardware could reach, times the share of that which large kernels do.
+//! The rates of GPUs before anything has run on them: what its hardware could reach, times the share of that which large kernels do.
 
-use super::rates::DeviceRates;
-use crate::base::{Dtype, Hardware};
+use super::rates::{DeviceRates, HostRates, Kinds, Rates};
+use crate::base::{DeviceId, Dtype, Hardware};
 
 /// Fused multiply-adds of one multiprocessor per cycle in single and in double precision, tensor units that compute in double
 /// precision included, by the least compute capability: the tables of NVIDIA's CUDA C++ Programming Guide (arithmetic
@@ -61,11 +61,50 @@ pub fn rates(hardware: &Hardware, table: &DeviceRates) -> DeviceRates {
     rates
 }
 
+/// A GPU as the driver describes it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Gpu<'a> {
+    /// The product's name.
+    pub name: &'a str,
+    /// What else is known of it.
+    pub hardware: Option<Hardware>,
+}
+
+/// The rates of a machine with these GPUs and this host: by the GPUs' hardware, and by their names what that does not tell. Totals
+/// of several links are those of the first GPU's machine. GPUs of one name are alike: their links have the rate of the one that was
+/// timed fastest.
+#[must_use]
+pub fn machine(gpus: &[Gpu<'_>], host: HostRates) -> Rates {
+    let fastest = |name: &str, link: &dyn Fn(&Hardware) -> f64| {
+        let alike = gpus.iter().filter(|gpu| gpu.name == name);
+        let rates = alike.filter_map(|gpu| gpu.hardware.as_ref().map(link));
+        rates.fold(0.0, f64::max)
+    };
+    let of = |gpu: &Gpu<'_>| {
+        let table = *Rates::by_name(gpu.name, host).of(DeviceId(0));
+        gpu.hardware.map_or(table, |known| {
+            let alike = Hardware {
+                h2d_bytes_per_s: fastest(gpu.name, &|h| h.h2d_bytes_per_s),
+                d2h_bytes_per_s: fastest(gpu.name, &|h| h.d2h_bytes_per_s),
+                ..known
+            };
+            rates(&alike, &table)
+        })
+    };
+    let mut all = Rates::by_name(gpus.first().map_or("", |gpu| gpu.name), host);
+    let table = *all.of(DeviceId(0));
+    all.kinds = Kinds::new(gpus.iter().map(of)).unwrap_or(all.kinds);
+    let first = *all.of(DeviceId(0));
+    all.h2d_all
+        .scale(first.h2d.bytes_per_s / table.h2d.bytes_per_s);
+    all.d2h_all
+        .scale(first.d2h.bytes_per_s / table.d2h.bytes_per_s);
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::DeviceId;
-    use crate::model::rates::{HostRates, Rates};
 
     fn table() -> DeviceRates {
         *Rates::generic(HostRates::of_cores(8)).of(DeviceId(0))
@@ -116,5 +155,47 @@ mod tests {
         let found = rates(&hardware, &table());
         assert_eq!(found.h2d.bytes_per_s, 12e9);
         assert_eq!(found.d2h, table().d2h);
+    }
+
+    #[test]
+    fn each_gpu_has_the_rates_of_its_name() {
+        let host = HostRates::of_cores(8);
+        let gpu = |name| Gpu {
+            name,
+            hardware: None,
+        };
+        let named = [
+            "NVIDIA H100 80GB HBM3",
+            "NVIDIA A2",
+            "NVIDIA H100 80GB HBM3",
+        ];
+        let found = machine(&named.map(gpu), host);
+        let (h100, generic) = (Rates::h100(host), Rates::generic(host));
+        let of = |i| *found.of(DeviceId(i));
+        assert_eq!(
+            [0, 1, 2].map(of),
+            [&h100, &generic, &h100].map(|r| *r.of(DeviceId(0)))
+        );
+        assert_eq!(found.h2d_all, h100.h2d_all);
+        assert_eq!(machine(&[], host), generic);
+    }
+
+    #[test]
+    fn gpus_of_one_name_are_alike_whatever_their_links_were_timed_at() {
+        let gpu = |(name, rate)| Gpu {
+            name,
+            hardware: Some(Hardware {
+                h2d_bytes_per_s: rate,
+                ..Hardware::default()
+            }),
+        };
+        let host = HostRates::of_cores(8);
+        let found = machine(&[("X", 10e9), ("X", 11e9), ("Y", 5e9)].map(gpu), host);
+        let link = |d| found.of(DeviceId(d)).h2d.bytes_per_s;
+        assert_eq!([0, 1, 2].map(link), [11e9, 11e9, 5e9]);
+        assert!(found.kinds.kind(DeviceId(0)) == found.kinds.kind(DeviceId(1)));
+        // Two such links carry twice the bytes of one, as the generic table says.
+        assert!((found.h2d_all.of(2) / 22e9 - 1.0).abs() < 1e-9);
+        assert_eq!(found.d2h_all, Rates::generic(host).d2h_all);
     }
 }
