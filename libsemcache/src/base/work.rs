@@ -31,7 +31,7 @@ impl RunShares {
 }
 
 /// Routine, element type and sizes; `m`, `n`, `k` as in a plan's problem (`n = k = 1` for a vector).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[expect(
     missing_docs,
     reason = "the sizes carry the names of the BLAS arguments"

@@ -1,6 +1,7 @@
 //! A question to the model about calls that the program makes as one.
 
 use crate::model::decide::{self, Decision, Floor, Mode, Question, Reason};
+use crate::model::exec;
 use crate::model::rates::Rates;
 
 /// A question to the model, with the rates that answer it.
@@ -41,6 +42,12 @@ impl Asked<'_> {
             }
             decision => decision,
         }
+    }
+
+    /// Seconds on the host with all operands there, measured or predicted.
+    pub(super) fn plain_s(&self) -> f64 {
+        let predicted = || exec::host_s(&self.question.work, &self.rates.host);
+        self.question.host_s.unwrap_or_else(predicted)
     }
 
     /// Predicted seconds on the host, the write-back of operands included.

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::call::Outcome;
+use super::checks::Item;
 use crate::base::counters::COUNTERS;
 use crate::base::kernel::Kernel;
 use crate::base::{AllocId, Rect, Work};
@@ -20,7 +21,7 @@ use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
 use crate::plan::redo::{self, Stop};
-use crate::plan::{Access, Part, Plan, Problem, Task};
+use crate::plan::{self, Access, Part, Plan, Problem, Resources, Task};
 use crate::sched::memory::work;
 use crate::sched::{self, Stopped, local};
 
@@ -34,6 +35,15 @@ pub trait HostBlas: std::fmt::Debug {
     /// The operands, and the place of the value of a reduction, are memory of the extents that the kernel says.
     #[must_use]
     unsafe fn compute(&self, kernel: &Kernel) -> bool;
+}
+
+/// What the host BLAS has of a routine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostHas {
+    /// The routine: the host BLAS can run the call.
+    pub routine: bool,
+    /// Functions that the runtime can call itself.
+    pub door: bool,
 }
 
 /// Tasks of a call that the host computes: those that no device finished, or a part that was divided off for the host. The
@@ -76,6 +86,33 @@ impl Rest {
             refused: false,
             ..Rest::new(problem, tasks, &placed, None, Box::new([]))
         }
+    }
+
+    /// A whole call, as one task; `None` if its plan has several.
+    pub(super) fn whole(item: &Item) -> Option<Rest> {
+        let everything = Resources::new(1, usize::MAX, usize::MAX);
+        let plan = plan::lower(&item.problem, &everything);
+        let one = plan.fits && plan.tasks.len() == 1;
+        one.then(|| Rest::of_host(&item.problem, &item.places, &plan.tasks))
+    }
+
+    /// Computes a whole call by the host BLAS, under the conditions of [`Rest::compute`]. False, and nothing has happened, if the
+    /// host BLAS has no function for it.
+    #[must_use]
+    pub fn compute_whole(self, host: &dyn HostBlas, timed: &dyn Fn(Work, Duration)) -> bool {
+        let [task] = &*self.tasks else {
+            return false;
+        };
+        self.placed.iter().for_each(Use::begun);
+        let kernel = local::in_place(&self.problem, task, &self.placed, None);
+        let begun = Instant::now();
+        // SAFETY: the operands are the program's, of the extents that its call promised.
+        let computed = unsafe { host.compute(&kernel) };
+        if computed {
+            COUNTERS.host_timed.add(1);
+            timed(self.problem.work(), begun.elapsed());
+        }
+        computed
     }
 
     /// Computes these tasks on the host, with no lock held and no signal blocked, after results of the other tasks that

@@ -13,6 +13,7 @@ use log::{debug, log_enabled};
 use super::ab_probe::probed;
 use super::asked::Asked;
 use super::checks::Item;
+use super::finish::HostHas;
 use super::host_part;
 use super::policy::{Policy, state};
 use super::sample::sample;
@@ -255,8 +256,21 @@ fn least(one: Option<u32>, other: u32) -> Option<u32> {
     Some(one.map_or(other, |one| one.min(other)))
 }
 
-/// Decides whether a group of calls runs on devices; `key` is the key of the whole group ([`super::host_decisions::of`]), and
-/// `has_routine` whether the host BLAS has the routine.
+/// A group of calls that the host BLAS runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Declined {
+    pub(super) why: WhyHost,
+    /// Whether the calling thread calls the host BLAS and takes the time, instead of leaving the call to it by a jump.
+    pub(super) timed: bool,
+}
+
+impl From<WhyHost> for Declined {
+    fn from(why: WhyHost) -> Declined {
+        Declined { why, timed: false }
+    }
+}
+
+/// Decides whether a group of calls runs on devices; `key` is the key of the whole group ([`super::host_decisions::of`]).
 ///
 /// # Errors
 /// The reason why the host BLAS runs the calls.
@@ -265,12 +279,12 @@ pub(super) fn decide(
     policy: &Policy,
     key: u64,
     items: &mut [Item],
-    has_routine: bool,
-) -> Result<Spread, WhyHost> {
+    host: HostHas,
+) -> Result<Spread, Declined> {
     let usable = cache.backend().usable();
     let gathered = Gathered::of(cache, policy, key, items)?;
     let Some(first) = items.first() else {
-        return Err(WhyHost::Empty);
+        return Err(WhyHost::Empty.into());
     };
     let rates = policy.rates();
     let work = sum_of_work(items);
@@ -313,6 +327,10 @@ pub(super) fn decide(
     let asked = Asked {
         question: Question {
             work,
+            host_s: match &*items {
+                [_] => policy.learned().host_times.seconds(&work),
+                _ => None,
+            },
             operands: &states,
             devices: usable,
             prefer,
@@ -326,6 +344,12 @@ pub(super) fn decide(
     };
     let predicted = asked.answer(policy.mode);
     let decision = probed(policy, key, predicted, &asked);
+    let timed = host.door && items.len() == 1 && is_timed(policy, &asked, &decision);
+    let decision = if timed {
+        Decision::Host(Reason::PredictedSlower)
+    } else {
+        decision
+    };
     if trace::on() {
         record(&asked, &decision, decision != predicted);
     }
@@ -343,7 +367,7 @@ pub(super) fn decide(
             goes_to_devices(policy, key, &gathered, &states, amortises);
             let chosen = match &*items {
                 [item] => {
-                    host_part::choose(cache, policy, &asked, item, (&devices, tile), has_routine)
+                    host_part::choose(cache, policy, &asked, item, (&devices, tile), host.routine)
                 }
                 _ => None,
             };
@@ -365,9 +389,12 @@ pub(super) fn decide(
             if reason == Reason::PredictedSlower {
                 let blocks = gathered.reaches.iter();
                 cache.note_host_call(blocks.map(|(id, reach)| (*id, reach.written)));
-                note_host(policy, key, &asked, items.len());
+                note_host(policy, key, &asked, items.len(), timed);
             }
-            Err(why(reason))
+            Err(Declined {
+                timed,
+                ..why(reason).into()
+            })
         }
     }
 }
@@ -410,23 +437,35 @@ fn goes_to_devices(
     }
 }
 
-/// Records that calls go to the host because the devices are predicted to be slower.
-fn note_host(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize) {
+/// Whether a single call runs on the host with its time taken ([`crate::model::host_times`]). On the side of the host only if all
+/// operands are there, so that the time has no page faults. The value of a reduction would need a place of its own.
+fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
     let work = asked.question.work;
-    let plain_s = exec::host_s(&work, &asked.rates.host);
+    let host_s = asked.on_host();
+    let (place, predicted_s) = match decision {
+        Decision::Offload { predicted_s, .. } => (Where::Devices, *predicted_s),
+        Decision::Host(Reason::PredictedSlower) => (Where::Host, host_s),
+        Decision::Host(_) => return false,
+    };
+    let home = place == Where::Devices || host_s <= asked.plain_s();
+    home && !work.routine.reduces() && policy.times_host(&work, place, predicted_s, host_s)
+}
+
+/// Records that calls go to the host because the devices are predicted to be slower, or because the host's time is taken.
+fn note_host(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize, timed: bool) {
+    let work = asked.question.work;
+    let plain_s = asked.plain_s();
     let mut learned = policy.learned();
-    // During an A/B probe every call gets a decision of its own, so the host-decision cache is not filled.
-    let left = if policy.tries() && learned.ab_probes.probing(key) {
+    // During an A/B probe, and while the host is hardly timed, every call gets a decision of its own, so the host-decision cache is
+    // not filled.
+    let each = timed && learned.host_times.is_new(&work);
+    let left = if policy.tries() && (each || learned.ab_probes.probing(key)) {
         0
     } else {
         policy.host_decisions.put(key, calls, plain_s)
     };
     if policy.tries() {
         learned.ab_probes.went(key, policy.now(), Where::Host, left);
-    }
-    drop(learned);
-    if calls == 1 && asked.on_host() <= plain_s {
-        policy.sent(work, plain_s);
     }
 }
 

@@ -1,7 +1,6 @@
 //! The offload policy: the user's choice, the rates of host and devices, and what was learned from earlier calls.
 //! `offload` decides by it.
 
-use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,17 +11,19 @@ use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine, Windo
 use crate::base::counters::{COUNTERS, devices};
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work, timed};
 use crate::device::api::Backend;
-use crate::model::ab_probe::AbProbes;
+use crate::model::ab_probe::{AbProbes, Where};
 use crate::model::amortisation::Amortisation;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::drift::Drift;
+use crate::model::exec;
 use crate::model::first::{self, Gpu};
+use crate::model::host_times::{self, HostTimes};
 use crate::model::observe::Refined;
 use crate::model::ports::Ports;
 use crate::model::rates::{HostRates, Rates, Total, Vectors};
 use crate::model::rates_file::Given;
 use crate::plan::{Access, Problem};
-use crate::process::signals_blocked::{SignalsBlocked, if_handlers};
+use crate::process::signals_blocked::if_handlers;
 use crate::topology;
 
 /// Tasks of each device in flight: one that runs, one whose operands arrive meanwhile, and one more, so that a device is busy while
@@ -57,6 +58,7 @@ pub(super) struct Learned {
     pub(super) rates: Refined,
     pub(super) amortisation: Amortisation,
     pub(super) ab_probes: AbProbes,
+    pub(super) host_times: HostTimes,
 }
 
 impl Policy {
@@ -90,6 +92,7 @@ impl Policy {
                 rates: Refined::new(rates(config, backend, host, given)),
                 amortisation: Amortisation::default(),
                 ab_probes: AbProbes::default(),
+                host_times: HostTimes::default(),
             }),
             tilings: Mutex::default(),
             host_decisions: HostDecisions::default(),
@@ -124,12 +127,26 @@ impl Policy {
         *learned.rates.machine()
     }
 
-    /// Corrects the host's rates by the seconds that the host BLAS took for its part of a call. They are measured, no bounds as
-    /// those of [`Policy::back`], so a host that is slower than predicted soon has no part any more.
+    /// Corrects what is known of the host BLAS by the seconds that it took for its part of a call, or for a whole call.
     pub fn host_took(&self, work: Work, seconds: f64) {
         if self.real {
-            self.learned().rates.host(&work, seconds);
+            let mut learned = self.learned();
+            learned.rates.host(&work, seconds);
+            learned.host_times.took(&work, seconds);
         }
+    }
+
+    /// Whether a single call, for which `place` is predicted to be faster, runs on the host with its time taken; `host_s` are
+    /// the predicted seconds there.
+    pub(super) fn times_host(
+        &self,
+        work: &Work,
+        place: Where,
+        predicted_s: f64,
+        host_s: f64,
+    ) -> bool {
+        let mut learned = self.learned();
+        self.tries() && learned.host_times.due(work, place, predicted_s, host_s)
     }
 
     /// Whether A/B probes check predictions.
@@ -183,7 +200,14 @@ impl Policy {
                 // A handler of the program that interrupted this thread might wait for the same lock, so signals are
                 // blocked once the program has a handler.
                 let _blocked = if_handlers();
-                decide::hopeless(&work, &self.rates())
+                let rates = self.rates();
+                let predicted_s = || exec::host_s(&work, &rates.host);
+                let host_s = match self.learned().host_times.seconds(&work) {
+                    Some(measured_s) => measured_s,
+                    None if self.tries() => predicted_s() * host_times::CLOSE,
+                    None => predicted_s(),
+                };
+                decide::hopeless(&work, &rates, host_s)
             })
     }
 
@@ -210,6 +234,7 @@ impl Policy {
         let one = DeviceSet::equal(1);
         let question = Question {
             work: problem.work(),
+            host_s: None,
             operands: &states,
             devices: one,
             prefer: one.id(0),
@@ -225,51 +250,12 @@ impl Policy {
             Decision::Host(_) => (host, f64::INFINITY),
         }
     }
-
-    /// Called when a call of the program begins on this thread: the thread's last call that ran on the host has ended,
-    /// so it took at most the time since it began. This is only an upper bound, as it includes what the program did
-    /// after that call; it can show that the host is faster than predicted, never that it is slower. (The stub jumps to
-    /// the host BLAS, so no code of the runtime runs when that call returns.)
-    pub fn back(&self) {
-        let Some(sent) = SENT.take() else {
-            return;
-        };
-        let seconds = sent.at.elapsed().as_secs_f64();
-        if seconds < sent.expected_s {
-            // If a handler of the program left by a jump here, the lock would stay taken.
-            let _blocked = SignalsBlocked::new();
-            self.host_took(sent.work, seconds);
-        }
-    }
-
-    /// Called before a call runs on the host and finds its operands in host memory: starts its time.
-    pub(super) fn sent(&self, work: Work, expected_s: f64) {
-        if self.real {
-            SENT.set(Some(Sent {
-                at: Instant::now(),
-                work,
-                expected_s,
-            }));
-        }
-    }
 }
 
 /// The work and the nanoseconds of the kernels of a device that were timed.
 fn sampled(device: DeviceId) -> (u64, u64) {
     let device = devices::on(device);
     (device.sampled_work.get(), device.sampled_ns.get())
-}
-
-/// A call that runs on the host, and when it began.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    at: Instant,
-    work: Work,
-    expected_s: f64,
-}
-
-std::thread_local! {
-    static SENT: Cell<Option<Sent>> = const { Cell::new(None) };
 }
 
 /// Number of threads of the host BLAS: as the user sets it in the environment variables of the BLAS libraries, at most

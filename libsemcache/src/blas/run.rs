@@ -3,9 +3,9 @@
 
 use super::call::Outcome;
 use super::checks::{Checks, Group, Item};
-use super::finish::Rest;
+use super::finish::{HostHas, Rest};
 use super::issue::{Carried, Issue, On, Predicted};
-use super::offload;
+use super::offload::{self, Declined};
 use super::operands::{self, PageLocks, blocks};
 use super::policy::Policy;
 use super::window::{self, Unfinished};
@@ -28,6 +28,8 @@ pub struct Ran {
     pub from: Option<usize>,
     /// The call is issued in a window, and not to its end: nothing else is left.
     pub unfinished: Option<Box<Unfinished>>,
+    /// The single call is one of those of which the host BLAS's time is taken: no device has a part of it.
+    pub timed: Option<(WhyHost, Rest)>,
 }
 
 impl Ran {
@@ -37,6 +39,7 @@ impl Ran {
             rests: Vec::new(),
             from: None,
             unfinished: None,
+            timed: None,
         }
     }
 
@@ -53,8 +56,7 @@ impl Ran {
     }
 }
 
-/// Runs the calls of a group on the devices, in order, and returns what is left for the host. `has_routine`: whether the host
-/// BLAS has the routine.
+/// Runs the calls of a group on the devices, in order, and returns what is left for the host.
 ///
 /// # Errors
 /// The reason why the host must run all of them; no byte of the program was changed.
@@ -63,7 +65,7 @@ pub fn run(
     policy: &Policy,
     group: &Group<'_>,
     checks: &mut Checks,
-    has_routine: bool,
+    host: HostHas,
 ) -> Result<Ran, WhyHost> {
     if checks.clears() {
         return Err(WhyHost::Empty);
@@ -78,7 +80,18 @@ pub fn run(
         item.blocks = blocks(cache, &item.problem, &item.places)?;
     }
     let (watch, key) = (Stopwatch::start(), host_decisions::of(group.calls));
-    let spread = offload::decide(cache, policy, key, &mut checks.items, has_routine)?;
+    let spread = match offload::decide(cache, policy, key, &mut checks.items, host) {
+        Ok(spread) => spread,
+        Err(Declined { why, timed }) => {
+            let whole = checks.items.first().filter(|_| timed).and_then(Rest::whole);
+            return whole.map_or(Err(why), |rest| {
+                Ok(Ran {
+                    timed: Some((why, rest)),
+                    ..Ran::done(Outcome::Done(Value::ZERO))
+                })
+            });
+        }
+    };
     let number = cache.number();
     let mut ran = Ran::done(Outcome::Done(Value::ZERO));
     for (i, item) in checks.items.iter().enumerate() {

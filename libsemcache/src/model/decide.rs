@@ -142,15 +142,15 @@ pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
     }
 }
 
-/// Whether the host is faster even if a device holds all operands and no result is written back. Such a call runs on
-/// the host if none of its operands is inaccessible, since an upload would never pay.
+/// Whether the host, which takes `host_s` seconds, is faster even if a device holds all operands and no result is written
+/// back. Such a call runs on the host if none of its operands is inaccessible, since an upload would never pay.
 #[must_use]
-pub fn hopeless(work: &Work, machine: &Rates) -> bool {
+pub fn hopeless(work: &Work, machine: &Rates, host_s: f64) -> bool {
     let kinds = machine.kinds.each().iter();
     let device = kinds
         .map(|rates| device_s(work, rates))
         .fold(f64::INFINITY, f64::min);
-    machine.call_s + device >= host_s(work, &machine.host) * WORTH_MOVING
+    machine.call_s + device >= host_s * WORTH_MOVING
 }
 
 /// For operands of which only a triangle is used, counts the bytes of the stored triangle alone.
@@ -240,7 +240,8 @@ pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
         };
         (once + back) / (1.0 + f64::from(o.alone.min(o.seen)))
     };
-    host_s(&q.work, &machine.host) + q.operands.iter().map(extra_s).sum::<f64>()
+    let plain_s = q.host_s.unwrap_or_else(|| host_s(&q.work, &machine.host));
+    plain_s + q.operands.iter().map(extra_s).sum::<f64>()
 }
 
 /// The largest number of devices that a plan would use.

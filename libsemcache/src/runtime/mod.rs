@@ -30,16 +30,18 @@ pub use retire::{retire, sandbox};
 pub use started::{Runtime, get};
 pub use ungated::go_write_through;
 
+use std::time::Duration;
+
 use crate::process::signals_blocked::{self, SignalsBlocked};
 use semcache_fault::arithmetic::Usual;
 
 use crate::base::config::Config;
 use crate::base::counters::{self, COUNTERS, Degraded, WhyHost, degrade};
-use crate::base::{Dtype, Routine};
+use crate::base::{Dtype, Routine, Work};
 use crate::blas::args::{self, Checked};
 use crate::blas::batch::{Batch, Batched};
 use crate::blas::checks::{Group, check};
-use crate::blas::finish::HostBlas;
+use crate::blas::finish::{HostBlas, HostHas};
 use crate::blas::policy::Policy;
 use crate::blas::run::Ran;
 use crate::blas::window::Gone;
@@ -121,34 +123,41 @@ fn group(
 ) -> Result<Ran, WhyHost> {
     let index = names::index(group.routine, group.dtype);
     let decided = if usual.devices_have_it() {
-        decide(group, facts.must_run)
+        decide(group, facts)
     } else {
         Err(elsewhere(group))
     };
     drop(usual);
     // From here on the program's own handlers get the faults, and may leave by a jump.
     group.calls.iter().for_each(blas::deliver::deliver);
-    match &decided {
-        Ok(_) => counters::offloaded(index),
-        Err(why) => counters::host(index, *why),
+    let on_host = match &decided {
+        Ok(ran) => ran.timed.as_ref().map(|(why, _)| *why),
+        Err(why) => Some(*why),
+    };
+    match on_host {
+        None => counters::offloaded(index),
+        Some(why) => counters::host(index, why),
     }
     let cause = trace::cause();
     if let Some(traced) = traced {
-        traced.end(match &decided {
-            Ok(_) => Side::Devices,
-            Err(why) => Side::Host(*why),
-        });
+        traced.end(on_host.map_or(Side::Devices, Side::Host));
     }
+    let took = |work: Work, time: Duration| {
+        if let Some(runtime) = get() {
+            let _blocked = SignalsBlocked::new();
+            let _usual = Usual::new();
+            runtime.policy.host_took(work, time.as_secs_f64());
+        }
+    };
     let mut ran = decided?;
+    if let (Some((why, whole)), Some(host)) = (ran.timed.take(), facts.host)
+        && !whole.compute_whole(host, &took)
+    {
+        return Err(why);
+    }
     for rest in std::mem::take(&mut ran.rests) {
         let begun = trace::now();
-        ran.outcome = rest.compute(facts.host, &|work, time| {
-            if let Some(runtime) = get() {
-                let _blocked = SignalsBlocked::new();
-                let _usual = Usual::new();
-                runtime.policy.host_took(work, time.as_secs_f64());
-            }
-        });
+        ran.outcome = rest.compute(facts.host, &took);
         if trace::on() {
             let span = (begun, trace::now());
             trace::record(Event::HostPart { span, cause });
@@ -234,7 +243,8 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
     Ok(config)
 }
 
-fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
+fn decide(group: &Group<'_>, facts: &Facts<'_>) -> Result<Ran, WhyHost> {
+    let must_run = facts.must_run;
     let (calls, dtype) = (group.calls, group.dtype);
     let config = usable(group.routine, dtype)?;
     let largest = blas::call::largest(calls).ok_or(WhyHost::Empty)?;
@@ -246,7 +256,6 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
     let runtime = start::for_call(largest, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     let policy = &runtime.policy;
-    policy.back();
     if !must_run && undecided(policy, calls, largest) {
         return Err(WhyHost::PredictedSlower);
     }
@@ -266,8 +275,13 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
         let _blocked = SignalsBlocked::new();
         let mut checks = checks;
         let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
-        let mut ran = blas::run::run(cache, policy, group, &mut checks, !must_run);
+        let host = HostHas {
+            routine: !must_run,
+            door: !must_run && facts.host.is_some(),
+        };
+        let mut ran = blas::run::run(cache, policy, group, &mut checks, host);
         let left = match &ran {
+            Ok(ran) if ran.timed.is_some() => Some(0),
             Ok(ran) => ran.from,
             Err(_) => Some(0),
         };

@@ -69,6 +69,8 @@ pub trait Planner: std::fmt::Debug {
 pub struct Question<'a> {
     /// Routine, element type and sizes.
     pub work: Work,
+    /// Measured seconds of the host BLAS for such a call with its operands in host memory, if they are known.
+    pub host_s: Option<f64>,
     /// The operands in the order of the kernel.
     pub operands: &'a [OperandState<'a>],
     /// The devices that can be used now, by their speed for this call.

@@ -190,6 +190,7 @@ fn predicted(n: usize, rates: &Rates) -> (f64, f64) {
     let operands = [of(true, false), of(true, false), of(true, true)];
     let question = Question {
         work: Work::gemm(Dtype::D, n, n, n),
+        host_s: None,
         operands: &operands,
         devices: DeviceSet::equal(2),
         prefer: DeviceId(0),

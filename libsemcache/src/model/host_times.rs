@@ -1,0 +1,165 @@
+//! What the host BLAS takes for calls of a kind, measured.
+//!
+//! The rates of the host BLAS predict its time within a factor of two or three: caches have several levels, and the functions of a
+//! library differ in how well they use its threads. Where the host's time lies near the devices', that decides wrongly. So a few
+//! calls of each kind are timed from their begin to their return. A call that the host runs for want of time on devices is timed
+//! if its kind has hardly been; and once the devices have run a few calls of a kind that the host might compute in a similar time,
+//! the host runs one.
+
+use core::hash::{BuildHasher as _, BuildHasherDefault};
+
+use rustc_hash::FxHasher;
+
+use super::ab_probe::Where;
+use crate::base::Work;
+
+/// Kinds in the table at once; a collision replaces the older kind.
+const KINDS: usize = 512;
+/// Calls of a kind that are timed at first. The fastest of them counts: other activity only makes a call longer.
+const FIRST: u32 = 3;
+/// Later one in this number of decisions for the host is timed.
+const EACH: u32 = 32;
+/// Weight of a later time.
+const WEIGHT: f64 = 0.25;
+/// Decisions for devices before the host runs one call of the kind.
+const PATIENCE: u32 = 4;
+/// It does so if it is predicted to take at most this number of times as long as the devices.
+pub const CLOSE: f64 = 3.0;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Kind {
+    work: Work,
+    seconds: f64,
+    timed: u32,
+    decisions: u32,
+}
+
+/// The measured kinds: routine, element type and sizes.
+#[derive(Clone, Debug)]
+pub struct HostTimes(Vec<Option<Kind>>);
+
+impl Default for HostTimes {
+    fn default() -> Self {
+        HostTimes(vec![None; KINDS])
+    }
+}
+
+fn slot(work: &Work) -> usize {
+    let hash = BuildHasherDefault::<FxHasher>::default().hash_one(work);
+    (hash >> 48) as usize % KINDS
+}
+
+impl HostTimes {
+    /// The measured seconds; `None` if no call of this kind was timed.
+    #[must_use]
+    pub fn seconds(&self, work: &Work) -> Option<f64> {
+        let kind = self.0[slot(work)].filter(|kind| kind.work == *work)?;
+        (kind.timed > 0).then_some(kind.seconds)
+    }
+
+    fn kind(&mut self, work: &Work) -> &mut Kind {
+        let kind = &mut self.0[slot(work)];
+        if kind.is_none_or(|known| known.work != *work) {
+            *kind = None;
+        }
+        kind.get_or_insert(Kind {
+            work: *work,
+            seconds: 0.0,
+            timed: 0,
+            decisions: 0,
+        })
+    }
+
+    /// Whether a call is to run on the host with its time taken; its decision chose `place`, where it is predicted to take
+    /// `predicted_s`, and `host_s` on the host.
+    pub fn due(&mut self, work: &Work, place: Where, predicted_s: f64, host_s: f64) -> bool {
+        let kind = self.kind(work);
+        if place == Where::Devices && kind.timed > 0 {
+            return false;
+        }
+        kind.decisions = kind.decisions.saturating_add(1);
+        match place {
+            Where::Host => kind.timed < FIRST || kind.decisions.is_multiple_of(EACH),
+            Where::Devices => kind.decisions > PATIENCE && host_s <= CLOSE * predicted_s,
+        }
+    }
+
+    /// Whether a decision for the host would have its time taken: it must not be repeated without a decision then.
+    #[must_use]
+    pub fn is_new(&self, work: &Work) -> bool {
+        let known = self.0[slot(work)].filter(|kind| kind.work == *work);
+        known.is_none_or(|kind| kind.timed < FIRST)
+    }
+
+    /// Notes the time of a call that ran on the host.
+    pub fn took(&mut self, work: &Work, seconds: f64) {
+        if !seconds.is_finite() || seconds <= 0.0 {
+            return;
+        }
+        let kind = self.kind(work);
+        kind.seconds = match kind.timed {
+            0 => seconds,
+            1..FIRST => kind.seconds.min(seconds),
+            _ => kind.seconds + WEIGHT * (seconds - kind.seconds),
+        };
+        kind.timed = kind.timed.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Where::{Devices, Host};
+    use super::*;
+    use crate::base::Dtype;
+
+    fn work(n: usize) -> Work {
+        Work::gemm(Dtype::D, n, n, n)
+    }
+
+    #[test]
+    fn the_first_calls_of_a_kind_are_timed_and_the_fastest_counts() {
+        let mut times = HostTimes::default();
+        for (i, seconds) in [3.0, 2.0, 5.0].into_iter().enumerate() {
+            assert_eq!(times.seconds(&work(7)).is_some(), i > 0);
+            assert!(times.is_new(&work(7)) && times.due(&work(7), Host, 1.0, 1.0));
+            times.took(&work(7), seconds);
+        }
+        assert_eq!(times.seconds(&work(7)), Some(2.0));
+        assert!(!times.is_new(&work(7)));
+        let due = (0..4 * EACH).filter(|_| times.due(&work(7), Host, 1.0, 1.0));
+        assert_eq!(due.count(), 4);
+        // A host that becomes slower is followed.
+        (0..40).for_each(|_| times.took(&work(7), 8.0));
+        assert!((times.seconds(&work(7)).unwrap() - 8.0).abs() < 0.01);
+        assert_eq!(times.seconds(&work(8)), None);
+    }
+
+    #[test]
+    fn a_host_that_may_be_faster_than_the_devices_is_tried_once() {
+        let mut times = HostTimes::default();
+        let due = |times: &mut HostTimes, host_s| {
+            let mut calls = 0..100;
+            calls.position(|_| times.due(&work(9), Devices, 1.0, host_s))
+        };
+        assert_eq!(due(&mut times, 2.0 * CLOSE), None);
+        assert_eq!(
+            due(&mut HostTimes::default(), CLOSE),
+            Some(PATIENCE as usize)
+        );
+        assert_eq!(due(&mut times, CLOSE), Some(0));
+        times.took(&work(9), 2.0);
+        assert_eq!(due(&mut times, CLOSE), None);
+    }
+
+    #[test]
+    fn nonsense_is_left_out_and_kinds_replace_each_other() {
+        let mut times = HostTimes::default();
+        for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            times.took(&work(3), seconds);
+        }
+        assert_eq!(times.seconds(&work(3)), None);
+        (0..10 * KINDS).for_each(|n| times.took(&work(n), 1.0));
+        let known = (0..10 * KINDS).filter(|n| times.seconds(&work(*n)).is_some());
+        assert!((KINDS / 2..=KINDS).contains(&known.count()));
+    }
+}
