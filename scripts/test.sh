@@ -41,7 +41,7 @@ oracle_userfaultfd() {
 host_blas() {
     if "$COMMAND" doctor | grep -A1 'host BLAS .*\(is wrong\|ended the process\|did not return\)'; then fail "the host BLAS is wrong"; fi
 }
-clients() { "scripts/clients/$1.sh" "${@:2}"; }
+clients() { JOBS=2 "scripts/clients/$1.sh" "${@:2}"; }
 only() { ONLY=$2 "scripts/clients/$1.sh" --quick; }
 # With memory for three tiles of 256 x 256 double complex numbers on each device, the least that all of level 3 needs.
 least_memory() { MEMORY=3MiB "scripts/clients/$1.sh"; }
