@@ -10,7 +10,7 @@ use crate::model::exec::{self, device_s};
 use crate::model::ports::Ports;
 use crate::model::rates::{DeviceRates, HostRates, Rates};
 use crate::model::select::Fetch;
-use crate::model::timeline::{self, Device, Load, Schedule, Tile};
+use crate::model::timeline::{self, Device, Load, Schedule, Tile, Watch};
 use crate::plan::{Access, Pace, Part, Plan, Problem, Task, touched};
 
 /// The most tiles that a device holds of a call: what looks at all replicas of a matrix takes longer with each.
@@ -176,11 +176,22 @@ pub fn host_s(problem: &Problem, tasks: &[Task], rates: &HostRates) -> f64 {
 /// The schedule of a plan on devices of `memory` bytes each, which hold nothing before the call.
 #[must_use]
 pub fn schedule(problem: &Problem, plan: &Plan, on: &Devices, memory: usize) -> Option<Schedule> {
+    watched(problem, plan, on, memory, &mut ())
+}
+
+/// As [`schedule`], and tells `watch` when each copy and kernel runs.
+pub(super) fn watched(
+    problem: &Problem,
+    plan: &Plan,
+    on: &Devices,
+    memory: usize,
+    watch: &mut impl Watch,
+) -> Option<Schedule> {
     let place = |p: &Part| (p.operand, problem.bytes(p, 0));
     let (load, places) = load(problem, plan, on, &[], place);
     let slots = memory / slot(places.iter().map(|(_, rect)| rect)).max(1);
     let slots = slots.min(MOST_SLOTS);
-    timeline::schedule(&load, &on.with(&vec![slots; on.set.len()]))
+    timeline::watched(&load, &on.with(&vec![slots; on.set.len()]), watch)
 }
 
 /// A part of an operand: operand, first row and column, rows and columns.
@@ -227,9 +238,20 @@ pub fn schedule_in_core(
     on: &Devices,
     moved: &[Fetch],
 ) -> Option<Schedule> {
+    in_core_watched(problem, plan, on, moved, &mut ())
+}
+
+/// As [`schedule_in_core`], and tells `watch` when each copy and kernel runs.
+pub(super) fn in_core_watched(
+    problem: &Problem,
+    plan: &Plan,
+    on: &Devices,
+    moved: &[Fetch],
+    watch: &mut impl Watch,
+) -> Option<Schedule> {
     let (mut load, _) = load(problem, plan, on, moved, part_place);
     load.share_uploads(on.set.len());
-    timeline::schedule(&load, &on.with(&vec![usize::MAX; on.set.len()]))
+    timeline::watched(&load, &on.with(&vec![usize::MAX; on.set.len()]), watch)
 }
 
 #[cfg(test)]

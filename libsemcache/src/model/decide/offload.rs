@@ -30,6 +30,16 @@ pub(super) enum Uploads {
     Shared,
 }
 
+/// What a call on devices costs besides its copies and kernels.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Beside {
+    /// Seconds of page-locking host memory, or of copying it to staging memory where that is faster.
+    pub locking_s: f64,
+    /// Seconds of the runtime itself: of the call, of issuing the first task of each device, of copies between devices of what
+    /// only some of them hold, and of waiting for results that the CPU reads.
+    pub runtime_s: f64,
+}
+
 /// A call that is to run on devices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offload<'a> {
@@ -91,18 +101,26 @@ impl<'a> Offload<'a> {
         let several = |choice: Choice| choice.tile.products(m, n, k) > 1;
         let by_task = self.q.devices.len() == 1 && planned.is_some_and(several);
         let mut choice = planned.unwrap_or_else(closed_form);
+        let beside = self.beside(uploads);
+        // On one device, what a task uses is page-locked beside copies and kernels of the tasks before it.
+        choice.seconds = if by_task {
+            choice.seconds.max(beside.locking_s)
+        } else {
+            choice.seconds + beside.locking_s
+        };
+        choice.seconds += beside.runtime_s;
+        choice
+    }
+
+    /// What the call costs besides its copies and kernels.
+    pub(super) fn beside(&self, uploads: Uploads) -> Beside {
         // One thread issues all tasks, so the last device gets its first task after all other devices got theirs.
         let issue = (self.rates.launch_s + self.machine.task_s) * (self.used - 1) as f64;
         let beyond: f64 = self.q.operands.iter().map(|o| o.beyond_s).sum();
-        // On one device, what a task uses is page-locked beside copies and kernels of the tasks before it.
-        let locked = self.locked(uploads);
-        choice.seconds = if by_task {
-            choice.seconds.max(locked)
-        } else {
-            choice.seconds + locked
-        };
-        choice.seconds += self.machine.call_s + issue + self.moved(uploads) + self.looks() + beyond;
-        choice
+        Beside {
+            locking_s: self.locked(uploads),
+            runtime_s: self.machine.call_s + issue + self.moved(uploads) + self.looks() + beyond,
+        }
     }
 
     /// How much of each operand has to move, in multiples of what the call uses of it.
