@@ -48,7 +48,8 @@ pub struct Said {
     pub name: &'static str,
     /// The paper and its equations.
     pub source: &'static str,
-    /// Its answer, for copies and kernels only; `None` if it does not apply.
+    /// Its answer, for copies and kernels only; `None` if it does not apply. The closed forms count the pieces of one device,
+    /// the timeline those of all.
     pub answer: Option<Answer>,
 }
 
@@ -118,6 +119,15 @@ impl Load {
         Load::PageLocking,
         Load::Issuing,
     ];
+}
+
+impl Prediction {
+    /// Whether the devices have room for the call. A call without is refused, and runs on the host BLAS.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let on = self.on_devices.as_ref();
+        on.is_some_and(|on| on.timed.is_some())
+    }
 }
 
 impl OnDevices {
