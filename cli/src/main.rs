@@ -46,7 +46,7 @@ enum Verb {
     Trace(trace::Options),
     /// Predicts one BLAS call on a machine that need not be present: its time, where it would run, what bounds it, what
     /// published models say, and a chart of its copies and kernels.
-    Predict(predict::Options),
+    Predict(Box<predict::Options>),
     /// Calls all routines of a host BLAS for `doctor`, in a process of its own that a faulty library may crash.
     #[command(name = doctor::CHECK, hide = true)]
     Check {

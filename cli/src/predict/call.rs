@@ -5,7 +5,7 @@ use semcache::base::{Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
 use semcache::blas::{self, Checked, check};
 use semcache::plan::Problem;
 
-use super::{Options, number};
+use super::options::{Options, number};
 
 /// The largest side of a matrix.
 const MOST_SIZE: usize = 1 << 20;

@@ -4,8 +4,8 @@ use semcache::model::decide::Decision;
 use semcache::model::timeline::Did;
 use serde_json::{Value, json};
 
-use super::Told;
 use super::page::name;
+use super::told::Told;
 
 /// The version of the format; it rises when a key goes or changes its meaning.
 const VERSION: u64 = 1;

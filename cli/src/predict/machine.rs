@@ -12,7 +12,7 @@ use semcache::model::rates_file::Given;
 use semcache::model::{HostRates, Rates};
 use semcache::topology;
 
-use super::{Options, number};
+use super::options::{Options, number};
 
 /// Memory of a device of which a file of rates says nothing.
 const MEMORY: usize = 80 << 30;

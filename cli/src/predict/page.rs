@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table};
 use semcache::blas::predict::{Load, OnDevices};
 use semcache::model::decide::Decision;
 
-use super::Told;
+use super::told::Told;
 use crate::trace::{amount, length};
 
 /// The page, without the chart.
