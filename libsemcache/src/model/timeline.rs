@@ -485,14 +485,15 @@ impl<W: Watch> Run<'_, W> {
         };
         let from = |p: usize| {
             let start = lanes.peers.max(slot).max(self.copies[p][t].arrived);
-            (start + d.p2p.time(bytes), self.link(device, p), p, start)
+            (start + d.p2p.time(bytes), self.link(device, p), p)
         };
         // Of equal arrivals the one over the fastest link.
         let peers = self.holders(t).filter(|&p| usable(p)).map(from);
         let peer = peers.min_by(|x, y| x.0.total_cmp(&y.0).then(x.1.cmp(&y.1)));
         let arrived = match peer {
-            Some((arrived, _, p, start)) if arrived < host || uploader.is_some() => {
+            Some((arrived, _, p)) if arrived < host || uploader.is_some() => {
                 self.schedule.bytes_peer += bytes;
+                let start = lanes.peers.max(slot).max(self.copies[p][t].arrived);
                 self.tell(device, Did::Peer(p), bytes, (start, arrived));
                 let other = &mut self.copies[p][t];
                 other.done = other.done.max(arrived);
@@ -575,6 +576,7 @@ impl<W: Watch> Run<'_, W> {
         self.tell(device, Did::WriteBack, bytes, (start, end));
     }
 
+    #[inline(always)]
     fn tell(&mut self, device: usize, did: Did, bytes: f64, (start, end): (f64, f64)) {
         self.watch.runs(Operation {
             device,

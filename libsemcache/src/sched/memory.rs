@@ -10,7 +10,7 @@ use crate::model::exec::{self, device_s};
 use crate::model::ports::Ports;
 use crate::model::rates::{DeviceRates, HostRates, Rates};
 use crate::model::select::Fetch;
-use crate::model::timeline::{self, Device, Load, Schedule, Tile, Watch};
+use crate::model::timeline::{self, Device, Load, Schedule, Tile};
 use crate::plan::{Access, Pace, Part, Plan, Problem, Task, touched};
 
 /// The most tiles that a device holds of a call: what looks at all replicas of a matrix takes longer with each.
@@ -176,22 +176,22 @@ pub fn host_s(problem: &Problem, tasks: &[Task], rates: &HostRates) -> f64 {
 /// The schedule of a plan on devices of `memory` bytes each, which hold nothing before the call.
 #[must_use]
 pub fn schedule(problem: &Problem, plan: &Plan, on: &Devices, memory: usize) -> Option<Schedule> {
-    watched(problem, plan, on, memory, &mut ())
+    let (load, devices) = out_of_core(problem, plan, on, memory);
+    timeline::schedule(&load, &devices)
 }
 
-/// As [`schedule`], and tells `watch` when each copy and kernel runs.
-pub(super) fn watched(
+/// What [`schedule`] has the timeline of.
+pub(super) fn out_of_core(
     problem: &Problem,
     plan: &Plan,
     on: &Devices,
     memory: usize,
-    watch: &mut impl Watch,
-) -> Option<Schedule> {
+) -> (Load, Vec<Device>) {
     let place = |p: &Part| (p.operand, problem.bytes(p, 0));
     let (load, places) = load(problem, plan, on, &[], place);
     let slots = memory / slot(places.iter().map(|(_, rect)| rect)).max(1);
     let slots = slots.min(MOST_SLOTS);
-    timeline::watched(&load, &on.with(&vec![slots; on.set.len()]), watch)
+    (load, on.with(&vec![slots; on.set.len()]))
 }
 
 /// A part of an operand: operand, first row and column, rows and columns.
@@ -238,20 +238,20 @@ pub fn schedule_in_core(
     on: &Devices,
     moved: &[Fetch],
 ) -> Option<Schedule> {
-    in_core_watched(problem, plan, on, moved, &mut ())
+    let (load, devices) = in_core(problem, plan, on, moved);
+    timeline::schedule(&load, &devices)
 }
 
-/// As [`schedule_in_core`], and tells `watch` when each copy and kernel runs.
-pub(super) fn in_core_watched(
+/// What [`schedule_in_core`] has the timeline of.
+pub(super) fn in_core(
     problem: &Problem,
     plan: &Plan,
     on: &Devices,
     moved: &[Fetch],
-    watch: &mut impl Watch,
-) -> Option<Schedule> {
+) -> (Load, Vec<Device>) {
     let (mut load, _) = load(problem, plan, on, moved, part_place);
     load.share_uploads(on.set.len());
-    timeline::watched(&load, &on.with(&vec![usize::MAX; on.set.len()]), watch)
+    (load, on.with(&vec![usize::MAX; on.set.len()]))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The timeline of a plan as a predictor.
 
-use super::memory::{Devices, in_core_watched, watched};
+use super::memory::{Devices, in_core, out_of_core};
 use crate::model::predictor::{Answer, Case, Predictor};
-use crate::model::timeline::{Schedule, Watch};
+use crate::model::timeline::{Schedule, Watch, watched};
 use crate::plan::{self, Plan, Problem, Resources};
 
 /// Predicts a call by its plan: each copy and each kernel, on lanes that are busy one operation at a time.
@@ -36,11 +36,12 @@ impl<'a> Timeline<'a> {
         if !plan.fits {
             return None;
         }
-        let schedule = match resources.tiling {
-            Some(_) => watched(self.problem, &plan, self.on, resources.memory, watch),
-            None => in_core_watched(self.problem, &plan, self.on, case.moved, watch),
+        let (load, devices) = match resources.tiling {
+            Some(_) => out_of_core(self.problem, &plan, self.on, resources.memory),
+            None => in_core(self.problem, &plan, self.on, case.moved),
         };
-        Some((plan, schedule?))
+        let schedule = watched(&load, &devices, watch)?;
+        Some((plan, schedule))
     }
 }
 

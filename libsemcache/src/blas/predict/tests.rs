@@ -14,7 +14,7 @@ fn h200(devices: usize) -> Machine {
 }
 
 /// A call with operands of its own, each of `n` rows at most.
-fn problem(routine: Routine, side: Side, sizes: &[i64]) -> Problem {
+fn call(routine: Routine, side: Side, sizes: &[i64]) -> Call {
     let ld = sizes.iter().copied().max().unwrap_or(1);
     let step = if routine.level() == 1 { 1 } else { ld };
     let at = routine.operands().iter().enumerate().map(|(i, slot)| {
@@ -27,7 +27,11 @@ fn problem(routine: Routine, side: Side, sizes: &[i64]) -> Problem {
     if routine == Routine::Imatcopy {
         call.op_a = Op::Trans;
     }
-    match check(&call) {
+    call
+}
+
+fn problem(routine: Routine, side: Side, sizes: &[i64]) -> Problem {
+    match check(&call(routine, side, sizes)) {
         Checked::Run(problem, _) => *problem,
         other => panic!("{routine:?}: {other:?}"),
     }
@@ -179,4 +183,70 @@ fn no_device_is_the_host() {
     let found = predict(&h200(0), &cold(&problem));
     assert_eq!(found.decision, Decision::Host(decide::Reason::NoDevice));
     assert_eq!(found.on_devices, None);
+}
+
+/// A cache with nothing on its devices decides as predicted, and expects the same time: on each modelled machine, for operands in
+/// memory that it does not keep. Such results are read back, and nothing has to be page-locked.
+#[test]
+fn a_process_decides_as_predicted() {
+    use crate::base::config::{Config, Devices, SimMachine as Which};
+    use crate::blas::checks::{self, Group};
+    use crate::blas::offload;
+    use crate::cache::Cache;
+    use crate::device::sim::{SimConfig, SimMachine};
+    use crate::protect::WriteThroughGate;
+    for name in crate::topology::NAMES {
+        let simulated = SimConfig::preset(name).expect("a preset");
+        let (links, count) = (simulated.links(), simulated.devices);
+        let memory = simulated.memory;
+        let sim: &'static SimMachine =
+            Box::leak(Box::new(SimMachine::new(simulated).expect("a machine")));
+        let cache: &'static Cache =
+            Box::leak(Box::new(Cache::new(sim, &WriteThroughGate, 4096, 4096)));
+        let config = Config {
+            devices: Devices::Sim(Which::Preset(name.into())),
+            ..Config::default()
+        };
+        let policy = Policy::new(&config, Some(sim), 16, None);
+        let machine = Machine {
+            rates: policy.rates(),
+            links,
+            memory: vec![memory; count],
+        };
+        for (routine, sizes) in [
+            (Routine::Gemm, &[12_000, 12_000, 12_000][..]),
+            (Routine::Gemm, &[30_000, 30_000, 30_000]),
+            (Routine::Gemm, &[200, 200, 200]),
+            (Routine::Syrk, &[9000, 3000]),
+            (Routine::Trsm, &[5000, 7000]),
+            (Routine::Gemv, &[9000, 3000]),
+            (Routine::Axpy, &[1_000_000]),
+        ] {
+            let call = call(routine, Side::Left, sizes);
+            let group = Group::single(&call);
+            let mut checks = checks::check(&group).expect("a legal call");
+            for item in &mut checks.items {
+                item.blocks = vec![None; item.places.len()];
+            }
+            let problem = checks.items[0].problem.clone();
+            let found = predict(&machine, &cold(&problem));
+            let decided = offload::decide(cache, &policy, 1, &mut checks.items, true);
+            match (found.decision, decided) {
+                (
+                    Decision::Offload {
+                        devices,
+                        tile,
+                        predicted_s,
+                        ..
+                    },
+                    Ok(spread),
+                ) => {
+                    let of = (devices, tile, predicted_s);
+                    assert_eq!(of, (spread.devices, spread.tile, spread.whole_s), "{name}");
+                }
+                (Decision::Host(_), Err(_)) => {}
+                (found, decided) => panic!("{name}, {routine:?}: {found:?}, {decided:?}"),
+            }
+        }
+    }
 }
