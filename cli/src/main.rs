@@ -1,5 +1,5 @@
 //! The `semcache` command: runs an unmodified program with the library preloaded, examines whether this machine can use
-//! it, prints the library's reports, and reads its traces.
+//! it, prints the library's reports, reads its traces, and predicts calls.
 
 #![expect(
     clippy::print_stdout,
@@ -12,6 +12,7 @@ mod doctor;
 mod env;
 mod glibc;
 mod library;
+mod predict;
 mod report;
 mod run;
 mod signals;
@@ -43,6 +44,9 @@ enum Verb {
     /// Reads a trace (`--trace`, `SEMCACHE_TRACE`) and says where the time went: what devices and threads did, when no
     /// kernel ran, and what was waited for.
     Trace(trace::Options),
+    /// Predicts one BLAS call on a machine that need not be present: its time, where it would run, what bounds it, what
+    /// published models say, and a chart of its copies and kernels.
+    Predict(Box<predict::Options>),
     /// Calls all routines of a host BLAS for `doctor`, in a process of its own that a faulty library may crash.
     #[command(name = doctor::CHECK, hide = true)]
     Check {
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Verb::Env => Ok(env::env()),
         Verb::Report(options) => report::report(&options),
         Verb::Trace(options) => trace::trace(&options),
+        Verb::Predict(options) => predict::predict(&options),
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("semcache: {message}");

@@ -12,6 +12,7 @@ mod read;
 mod shares;
 mod tell;
 mod threads;
+mod timeline;
 
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gantt::Choice;
+pub(crate) use gantt::write_file;
 use model::Trace;
 use read::Reader;
+pub(crate) use tell::{amount, length};
+pub(crate) use timeline::{Drawn, chart};
 
 /// How many bytes of the file are read at a time.
 const PIECE: usize = 1 << 20;
@@ -96,7 +100,7 @@ fn load(path: &Path) -> Result<Trace, String> {
 }
 
 /// Prints to the standard output, whose reader may go before the end.
-fn print(text: &str) -> Result<(), String> {
+pub(crate) fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("stdout: {error}")),

@@ -10,7 +10,7 @@ use semcache::trace::{LANES, OpId};
 pub(super) const KERNELS: usize = 2;
 
 /// The lane of a device on which copies from other devices, and within the device, arrive.
-const PEERS: usize = 3;
+pub(super) const PEERS: usize = 3;
 
 /// A name, as its place in [`Trace::names`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -198,6 +198,8 @@ pub(super) struct Thread {
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     pub(super) program: String,
+    /// Whether it is a predicted timeline of one call, whose beginning is the moment 0.
+    pub(super) predicted: bool,
     pub(super) names: Names,
     pub(super) threads: Vec<Thread>,
     /// In the order of their numbers.

@@ -7,7 +7,7 @@ use super::model::{Did, Op, Trace, What};
 use super::threads::Doing;
 
 /// A length of time with three digits.
-pub(super) fn length(ns: u64) -> String {
+pub(crate) fn length(ns: u64) -> String {
     let ns_f = ns as f64;
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
@@ -28,7 +28,7 @@ pub(super) fn moment(trace: &Trace, at: u64) -> String {
 }
 
 /// An amount of bytes.
-pub(super) fn amount(bytes: u64) -> String {
+pub(crate) fn amount(bytes: u64) -> String {
     format_size(bytes, FormatSizeOptions::from(BINARY).decimal_places(1))
 }
 

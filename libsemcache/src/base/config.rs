@@ -12,6 +12,7 @@ pub use settings::{
     Window,
 };
 use values::Bad;
+pub use values::parse_size;
 
 /// One variable of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

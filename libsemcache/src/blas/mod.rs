@@ -4,7 +4,8 @@
 //! devices, [`run`] executes a call on devices, [`window`] one whose tasks are not all queued at once, [`finish`] completes a call
 //! on the host after a device refused a task or was lost, [`replay`] replays calls whose
 //! operands have not changed since the last call, [`deliver`] stores results that no copy could write, and [`local`]
-//! computes where there is neither a device nor a host BLAS.
+//! computes where there is neither a device nor a host BLAS. [`predict`] tells what would be decided on a machine that is only
+//! described.
 
 mod ab_probe;
 pub mod alias;
@@ -23,6 +24,7 @@ pub mod names;
 mod offload;
 pub mod operands;
 pub mod policy;
+pub mod predict;
 pub mod replay;
 pub mod run;
 mod sample;

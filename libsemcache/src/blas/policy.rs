@@ -100,6 +100,29 @@ impl Policy {
         }
     }
 
+    /// The policy of a machine that is described and not present, with nothing learned.
+    pub(super) fn of_machine(
+        rates: Rates,
+        links: &Links,
+        memory: &[usize],
+        tile: Option<usize>,
+    ) -> Self {
+        let config = Config {
+            tile,
+            ..Config::default()
+        };
+        Self {
+            memory: memory.to_vec(),
+            links: links.clone().used(config.peers, config.joins),
+            learned: Mutex::new(Learned {
+                rates: Refined::new(rates),
+                amortisation: Amortisation::default(),
+                ab_probes: AbProbes::default(),
+            }),
+            ..Self::new(&config, None, 1, None)
+        }
+    }
+
     /// Bytes of memory of the device of a set that has the least; 0 if there is no device.
     pub(super) fn memory_of(&self, set: &DeviceSet) -> usize {
         let each = set.ids().filter_map(|id| self.memory.get(id.index()));

@@ -6,15 +6,19 @@
 //! 0.05 to 0.85 of the operands (an H100's rates), the timelines chosen out of core are 0.6 % longer than the best of all
 //! tilings offered; tried in the order of the estimate, 1.7 %.
 
+use smallvec::SmallVec;
+
 use super::policy::Policy;
 use super::tilings::{Chosen, Key};
 use crate::base::{DeviceSet, TileSize};
 use crate::model::decide::Planner;
 use crate::model::exec::row_s;
+use crate::model::predictor::{Case, Predictor};
 use crate::model::rates::Rates;
 use crate::model::select::{Choice, Fetch, tiles};
 use crate::plan::{self, Pace, Problem, Resources, Tiling};
-use crate::sched::memory::{Devices, schedule, schedule_in_core};
+use crate::sched::memory::{Devices, schedule};
+use crate::sched::timeline::Timeline;
 
 /// Seconds that planning with a given tile may take.
 const MOST_S: f64 = 2.5e-3;
@@ -93,6 +97,27 @@ impl<'a> Planned<'a> {
         let on = Devices::new(devices, self.rates, &self.policy.links).beside_host(self.host.1);
         let (mut best, mut spent_s): (Option<Choice>, f64) = (None, 0.0);
         let given = tile.is_some();
+        let resources = plain(
+            self.policy,
+            self.rates,
+            self.problem,
+            devices,
+            // Each case has a tile of its own.
+            TileSize::square(LEAST),
+        );
+        let timeline = Timeline::new(self.problem, &resources, &on);
+        let size = self.problem.dtype.size();
+        let bytes = self.problem.operands.iter().map(|o| o.rows * o.cols * size);
+        let bytes: SmallVec<[usize; 3]> = bytes.collect();
+        let case = |tile| Case {
+            work: self.problem.work(),
+            bytes: &bytes,
+            moved,
+            tile,
+            devices: devices.len(),
+            rates: self.rates.of(devices.id(0)),
+            task_s: self.rates.task_s,
+        };
         let candidates: Vec<TileSize> = match tile {
             Some(tile) => vec![tile],
             None => {
@@ -117,13 +142,7 @@ impl<'a> Planned<'a> {
             if spent_s > if given { MOST_S } else { allowed_s(call_s) } {
                 break;
             }
-            let resources = plain(self.policy, self.rates, self.problem, devices, tile);
-            let plan = plan::lower(self.problem, &resources);
-            if !plan.fits {
-                return None;
-            }
-            let schedule = schedule_in_core(self.problem, &plan, &on, moved)?;
-            let seconds = schedule.seconds;
+            let seconds = timeline.seconds(&case(tile))?;
             if best.is_none_or(|best| seconds < best.seconds) {
                 best = Some(Choice { tile, seconds });
             }

@@ -7,9 +7,10 @@ mod question;
 
 use super::exec::{device_s, host_s};
 use super::rates::Rates;
-use super::select::Choice;
+use super::select::{Choice, Fetch};
 use crate::base::work::{GRAIN, LEAST_PANEL, Work};
 use crate::base::{DeviceSet, Routine, Side, TileSize};
+pub use offload::Beside;
 use offload::{Offload, Uploads};
 pub use question::{Mode, OperandState, Planner, Question};
 
@@ -116,8 +117,7 @@ pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
     if q.mode == Mode::Auto && !away && floor.below(&q.work) {
         return Decision::Host(Reason::Small);
     }
-    let mut operands = q.operands.to_vec();
-    triangles(q.work.routine, &mut operands);
+    let operands = counted(q);
     let q = &Question {
         operands: &operands,
         ..*q
@@ -153,6 +153,62 @@ pub fn hopeless(work: &Work, machine: &Rates, host_s: f64) -> bool {
     machine.call_s + device >= host_s * WORTH_MOVING
 }
 
+/// How a call would run on devices: what [`decide`] compares with the host.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OnDevices {
+    /// The devices that the decision chose.
+    pub devices: DeviceSet,
+    /// Those of them that a plan uses.
+    pub used: DeviceSet,
+    /// Tile size, and seconds of the whole call.
+    pub choice: Choice,
+    /// What of these is not the time of copies and kernels.
+    pub beside: Beside,
+    /// Bytes that the call uses of each operand.
+    pub bytes: Vec<usize>,
+    /// How much of each operand moves, in multiples of these bytes.
+    pub moved: Vec<Fetch>,
+}
+
+/// How a call would run on devices, whether the host is faster or not. `None` if there is no device.
+#[must_use]
+pub fn on_devices(q: &Question<'_>, machine: &Rates) -> Option<OnDevices> {
+    if q.devices.is_empty() {
+        return None;
+    }
+    let operands = counted(q);
+    let q = &Question {
+        operands: &operands,
+        ..*q
+    };
+    let (devices, choice, _) = best(q, machine);
+    let used = used(q, &devices);
+    let call = Offload::new(q, machine, used);
+    Some(OnDevices {
+        devices,
+        used,
+        choice,
+        beside: call.beside(Uploads::Whole),
+        bytes: operands.iter().map(|o| o.bytes).collect(),
+        moved: call.moved_of_each(Uploads::Whole),
+    })
+}
+
+/// The operands with the bytes that the call uses.
+fn counted<'a>(q: &Question<'a>) -> Vec<OperandState<'a>> {
+    let mut operands = q.operands.to_vec();
+    triangles(q.work.routine, &mut operands);
+    operands
+}
+
+/// The devices of a set that a plan uses: no more than the work is worth.
+fn used(q: &Question<'_>, devices: &DeviceSet) -> DeviceSet {
+    match devices.len().min(most_devices(&q.work)) {
+        1 if devices.len() > 1 => DeviceSet::only(q.prefer),
+        used => devices.first(used),
+    }
+}
+
 /// For operands of which only a triangle is used, counts the bytes of the stored triangle alone.
 fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
     for (slot, operand) in routine.operands().iter().zip(operands) {
@@ -168,14 +224,7 @@ fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
 /// product would take on them is not predicted.
 fn best(q: &Question<'_>, machine: &Rates) -> (DeviceSet, Choice, f64) {
     let worth = most_devices(&q.work);
-    // No plan uses more devices than the work is worth.
-    let call = |devices: &DeviceSet| {
-        let used = match devices.len().min(worth) {
-            1 if devices.len() > 1 => DeviceSet::only(q.prefer),
-            used => devices.first(used),
-        };
-        Offload::new(q, machine, used)
-    };
+    let call = |devices: &DeviceSet| Offload::new(q, machine, used(q, devices));
     let of = |devices: DeviceSet| {
         let call = call(&devices);
         let choice = call.choice(q.tile.map(TileSize::square), Uploads::Whole);

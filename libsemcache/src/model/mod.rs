@@ -2,12 +2,14 @@
 //! clock or threads.
 //!
 //! The time of a pipelined offload is predicted with the models of CoCoPeLia (Anastasiadis et al., ISPASS 2021:
-//! [`predict`], Eq. 1 to 5), which extend those of van Werkhoven et al. (CCGrid 2014) for overlapped transfers by the
+//! [`predictor`], Eq. 1 to 5), which extend those of van Werkhoven et al. (CCGrid 2014) for overlapped transfers by the
 //! location of the data, by links that are slower when both directions are in use, and by the reuse of tiles. Links
 //! follow the latency and bandwidth model ([`link`]), kernels a roofline with a size-efficiency curve ([`exec`]).
 //! [`select`] takes the tile with the smallest prediction, [`mod@decide`] compares the prediction with the host's,
 //! [`amortisation`] keeps account of upload amortisation, [`first`] has the rates that a GPU's hardware lets expect, [`observe`] corrects the rates by measured times, [`host_times`] has those of the host BLAS by kinds of calls, [`rates_file`] reads
 //! rates that were measured earlier, and [`ab_probe`] finds by A/B probes where predictions are still wrong.
+//!
+//! [`predictor`] has all of these models behind one trait, van Werkhoven's own ones for comparison.
 //!
 //! [`timeline`] predicts when each copy and kernel of a plan runs; connections to the host that several devices share
 //! ([`ports`]) count there as what they carry together.
@@ -24,7 +26,7 @@ pub mod host_times;
 pub mod link;
 pub mod observe;
 pub mod ports;
-pub mod predict;
+pub mod predictor;
 pub mod rates;
 pub mod rates_file;
 pub mod select;

@@ -2,7 +2,7 @@
 //! task, and where the timeline would take too long.
 
 use super::exec::{chain_s, device_s};
-use super::predict::{Pipeline, Stream};
+use super::predictor::pipeline::{Pipeline, Stream};
 use super::rates::{DeviceRates, LinkRate};
 use crate::base::Side;
 use crate::base::{TileSize, Work};
@@ -65,6 +65,22 @@ pub struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
+    /// How much of A, B and C has to move, in multiples of whole matrices, if these bytes of them are uploaded and written back.
+    /// An operand that the routine does not have moves nothing.
+    #[must_use]
+    pub fn fetch(work: &Work, moved: [Option<(f64, f64)>; 3]) -> [Fetch; 3] {
+        let (m, n, k) = (work.m as f64, work.n as f64, work.k as f64);
+        let elements = [m * k, k * n, m * n];
+        let size = work.dtype.size() as f64;
+        std::array::from_fn(|i| {
+            let whole = (elements[i] * size).max(1.0);
+            moved[i].map_or(Fetch::default(), |(sent, back)| Fetch {
+                get: sent / whole,
+                set: back / whole,
+            })
+        })
+    }
+
     /// The product on `devices` devices, at least one, with the given rates while all of them transfer; each task takes
     /// `task_s` to issue. The operand that every device needs is uploaded from the host once and copied from device to
     /// device.
@@ -77,17 +93,10 @@ impl<'a> Product<'a> {
         task_s: f64,
     ) -> Product<'a> {
         let passed_on = rates.h2d.blend(1.0 / devices as f64, &rates.p2p);
-        let mut part = *work;
         let mut links = [rates.h2d; 3];
-        if by_columns(work) {
-            part.n = work.n.div_ceil(devices);
-            links[0] = passed_on;
-        } else {
-            part.m = work.m.div_ceil(devices);
-            links[1] = passed_on;
-        }
+        links[usize::from(!by_columns(work))] = passed_on;
         Product {
-            part,
+            part: part(work, devices),
             fetch,
             links,
             devices: devices as f64,
@@ -116,6 +125,18 @@ impl<'a> Product<'a> {
     /// time.
     #[must_use]
     pub fn seconds(&self, tile: usize) -> f64 {
+        self.seconds_by(&|pipeline| pipeline.reuse(), tile)
+    }
+
+    /// Tasks of one device with tiles of this size.
+    #[must_use]
+    pub fn tasks(&self, tile: usize) -> usize {
+        let Work { m, n, k, .. } = self.part;
+        TileSize::square(tile.max(1)).products(m, n, k)
+    }
+
+    /// Predicted seconds with tiles of this size by another equation.
+    pub(super) fn seconds_by(&self, equation: &dyn Fn(&Pipeline<'_>) -> f64, tile: usize) -> f64 {
         let (part, rates, tile) = (&self.part, self.rates, tile.max(1));
         let cut = |len: usize| (len as f64 / tile as f64).max(1.0);
         let edge = |len: usize| len.min(tile) as f64;
@@ -157,7 +178,34 @@ impl<'a> Product<'a> {
         let write_back = rates
             .d2h
             .time(part.m as f64 * part.n as f64 * size * self.fetch[2].set.clamp(0.0, 1.0));
-        pipeline.reuse().max(write_back).max(tasks)
+        equation(&pipeline).max(write_back).max(tasks)
+    }
+}
+
+/// The work of one of `devices` devices: for level 3 an equal part of the output's columns or rows, for level 2 of the matrix's
+/// columns; a vector is not divided.
+#[must_use]
+pub fn part(work: &Work, devices: usize) -> Work {
+    let mut part = *work;
+    match work.routine.level() {
+        1 => {}
+        3 if !by_columns(work) => part.m = work.m.div_ceil(devices),
+        _ => part.n = work.n.div_ceil(devices),
+    }
+    part
+}
+
+/// The operands of a level-3 routine in the roles of A, B and C in `C := A B + C`. An operand that is both input and
+/// output has the role of C alone, since it is fetched once.
+pub fn places<'a, T>(work: &Work, operands: &'a [T]) -> Option<[Option<&'a T>; 3]> {
+    let right = work.side == Side::Right;
+    match operands {
+        _ if !work.is_level3() => None,
+        [a, b, c] if right => Some([Some(b), Some(a), Some(c)]),
+        [a, b, c] => Some([Some(a), Some(b), Some(c)]),
+        [a, c] if right => Some([None, Some(a), Some(c)]),
+        [a, c] => Some([Some(a), None, Some(c)]),
+        _ => None,
     }
 }
 

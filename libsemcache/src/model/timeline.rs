@@ -19,9 +19,12 @@
 //! * A tile that the call does not use again is taken to be used again at the same place of an equal call that follows,
 //!   as in an iteration.
 
+mod watch;
+
 use super::ports::Port;
 use super::rates::LinkRate;
 use crate::base::{DeviceId, Link, Links};
+pub use watch::{Did, Operation, Watch};
 
 /// A tile of an operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -166,7 +169,7 @@ enum Direction {
     ToHost,
 }
 
-struct Run<'a> {
+struct Run<'a, W> {
     load: &'a Load,
     devices: &'a [Device],
     /// For each device, all tiles.
@@ -181,11 +184,17 @@ struct Run<'a> {
     /// When the host has the newest bytes of a tile.
     at_host: Vec<f64>,
     schedule: Schedule,
+    watch: &'a mut W,
 }
 
 /// The schedule of a load, or `None` if some task has more tiles than its device has slots.
 #[must_use]
 pub fn schedule(load: &Load, devices: &[Device]) -> Option<Schedule> {
+    watched(load, devices, &mut ())
+}
+
+/// As [`schedule`], and tells `watch` when each copy and kernel runs.
+pub fn watched(load: &Load, devices: &[Device], watch: &mut impl Watch) -> Option<Schedule> {
     let none = Copy {
         held: false,
         valid: false,
@@ -235,6 +244,7 @@ pub fn schedule(load: &Load, devices: &[Device]) -> Option<Schedule> {
             starts: Vec::with_capacity(load.tasks.len()),
             ..Schedule::default()
         },
+        watch,
     };
     for at in 0..load.tasks.len() {
         run.task(at, &following, &last_write)?;
@@ -303,7 +313,7 @@ impl Load {
     }
 }
 
-impl Run<'_> {
+impl<W: Watch> Run<'_, W> {
     fn task(&mut self, at: usize, following: &[u32], last_write: &[u32]) -> Option<()> {
         let Task {
             device, seconds, ..
@@ -329,6 +339,7 @@ impl Run<'_> {
         let end = start + seconds;
         self.lanes[device].kernels = end;
         self.schedule.starts.push(start);
+        self.tell(device, Did::Kernel(at), 0.0, (start, end));
         for i in range {
             let used = self.load.uses[i];
             let tile = used.tile as usize;
@@ -482,6 +493,8 @@ impl Run<'_> {
         let arrived = match peer {
             Some((arrived, _, p)) if arrived < host || uploader.is_some() => {
                 self.schedule.bytes_peer += bytes;
+                let start = lanes.peers.max(slot).max(self.copies[p][t].arrived);
+                self.tell(device, Did::Peer(p), bytes, (start, arrived));
                 let other = &mut self.copies[p][t];
                 other.done = other.done.max(arrived);
                 self.lanes[device].peers = arrived;
@@ -489,6 +502,7 @@ impl Run<'_> {
             }
             _ => {
                 self.schedule.bytes_in += bytes;
+                self.tell(device, Did::Upload, bytes, (start, host));
                 self.lanes[device].uploads = host;
                 if let Some(port) = d.port {
                     self.carried[port][Direction::ToDevice as usize] = carried;
@@ -559,6 +573,18 @@ impl Run<'_> {
         self.at_host[t] = end;
         self.schedule.bytes_out += bytes;
         self.schedule.seconds = self.schedule.seconds.max(end);
+        self.tell(device, Did::WriteBack, bytes, (start, end));
+    }
+
+    #[inline(always)]
+    fn tell(&mut self, device: usize, did: Did, bytes: f64, (start, end): (f64, f64)) {
+        self.watch.runs(Operation {
+            device,
+            did,
+            bytes,
+            start,
+            end,
+        });
     }
 }
 

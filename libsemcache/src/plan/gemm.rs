@@ -86,6 +86,7 @@ fn panels(p: &Problem, machine: &Resources, tile: &TileSize) -> Vec<(Span, Span)
     }
 }
 
+#[inline]
 fn task(p: &Problem, device: DeviceId, rows: Span, cols: Span, depth: Span, first: bool) -> Task {
     let beta = if first { p.beta } else { Value::ONE };
     Task {

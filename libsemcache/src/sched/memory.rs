@@ -176,11 +176,22 @@ pub fn host_s(problem: &Problem, tasks: &[Task], rates: &HostRates) -> f64 {
 /// The schedule of a plan on devices of `memory` bytes each, which hold nothing before the call.
 #[must_use]
 pub fn schedule(problem: &Problem, plan: &Plan, on: &Devices, memory: usize) -> Option<Schedule> {
+    let (load, devices) = out_of_core(problem, plan, on, memory);
+    timeline::schedule(&load, &devices)
+}
+
+/// What [`schedule`] has the timeline of.
+pub(super) fn out_of_core(
+    problem: &Problem,
+    plan: &Plan,
+    on: &Devices,
+    memory: usize,
+) -> (Load, Vec<Device>) {
     let place = |p: &Part| (p.operand, problem.bytes(p, 0));
     let (load, places) = load(problem, plan, on, &[], place);
     let slots = memory / slot(places.iter().map(|(_, rect)| rect)).max(1);
     let slots = slots.min(MOST_SLOTS);
-    timeline::schedule(&load, &on.with(&vec![slots; on.set.len()]))
+    (load, on.with(&vec![slots; on.set.len()]))
 }
 
 /// A part of an operand: operand, first row and column, rows and columns.
@@ -227,9 +238,20 @@ pub fn schedule_in_core(
     on: &Devices,
     moved: &[Fetch],
 ) -> Option<Schedule> {
+    let (load, devices) = in_core(problem, plan, on, moved);
+    timeline::schedule(&load, &devices)
+}
+
+/// What [`schedule_in_core`] has the timeline of.
+pub(super) fn in_core(
+    problem: &Problem,
+    plan: &Plan,
+    on: &Devices,
+    moved: &[Fetch],
+) -> (Load, Vec<Device>) {
     let (mut load, _) = load(problem, plan, on, moved, part_place);
     load.share_uploads(on.set.len());
-    timeline::schedule(&load, &on.with(&vec![usize::MAX; on.set.len()]))
+    (load, on.with(&vec![usize::MAX; on.set.len()]))
 }
 
 #[cfg(test)]

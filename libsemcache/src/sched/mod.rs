@@ -10,6 +10,7 @@ mod queue;
 mod room;
 pub mod run;
 pub mod streamed;
+pub mod timeline;
 pub mod window;
 
 pub use queue::{Memory, Out, operand, uses};

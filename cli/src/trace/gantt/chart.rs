@@ -69,6 +69,7 @@ impl Chart {
                 trace.from
             },
             since: match (of_call, trace.cause(chosen.cause)) {
+                _ if trace.predicted => "the call began",
                 (true, Some((_, s))) if s.did == Did::Fault => "the fault began",
                 (true, _) => "the call began",
                 (false, _) => "the trace began",
@@ -115,6 +116,7 @@ fn title(trace: &Trace, choice: Choice, chosen: Chosen) -> String {
     };
     let begin = tell::moment(trace, window.from);
     match trace.cause(chosen.cause) {
+        _ if trace.predicted => format!("{program}: predicted timeline, {length}"),
         _ if choice == Choice::All => format!("{program}: the whole trace, {length}"),
         _ if chosen.cause == 0 => format!("{program}: {length} from {begin}"),
         Some((thread, slice)) => {
@@ -173,7 +175,9 @@ fn devices(
             time += busy;
             lanes.push(Row {
                 owner: match lanes.len() {
-                    0 => format!("device {} {}", device.id, device.name),
+                    0 => format!("device {} {}", device.id, device.name)
+                        .trim_end()
+                        .to_owned(),
                     _ => String::new(),
                 },
                 lane: name,

@@ -33,7 +33,7 @@ pub(super) fn png(trace: &Trace, choice: Choice) -> Result<Vec<u8>, String> {
 
 /// Writes a file so that its path has either the old contents or the new: to a new file beside it, which then takes its name.
 /// What exists and is not a regular file (a device, a link, a folder) is refused.
-pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     match path.symlink_metadata() {
         Ok(there) if !there.is_file() => {

@@ -23,7 +23,8 @@ fn number<T: core::str::FromStr>(v: &str) -> Result<T, Bad> {
 }
 
 /// A number of bytes: plain, or with a unit B, K, KiB, KB and so on up to T. A single letter means the binary unit.
-pub(super) fn parse_size(v: &str) -> Option<usize> {
+#[must_use]
+pub fn parse_size(v: &str) -> Option<usize> {
     let v = v.trim();
     let digits = v.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = v.split_at(digits);

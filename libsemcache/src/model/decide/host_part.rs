@@ -1,7 +1,7 @@
 //! Whether the host computes a part of a call beside the devices.
 
 use super::offload::{LANDED, Offload, Uploads};
-use super::{Question, WORTH_MORE_DEVICES, triangles};
+use super::{Question, WORTH_MORE_DEVICES, counted};
 use crate::base::{DeviceSet, Work};
 use crate::model::exec::{device_s, host_s};
 use crate::model::rates::Rates;
@@ -36,8 +36,7 @@ pub fn pays(with_s: f64, without_s: f64) -> bool {
 /// How much of each operand moves, in multiples of what the call uses of it.
 #[must_use]
 pub fn moved(q: &Question<'_>, machine: &Rates, devices: &DeviceSet) -> Vec<Fetch> {
-    let mut operands = q.operands.to_vec();
-    triangles(q.work.routine, &mut operands);
+    let operands = counted(q);
     let q = Question {
         operands: &operands,
         ..*q

@@ -1,10 +1,13 @@
 //! The predicted time of a call on devices, with all transfers that it causes.
 
+use smallvec::SmallVec;
+
 use super::question::{OperandState, Question};
-use crate::base::{DeviceSet, Side, TileSize, Work};
+use crate::base::{DeviceSet, TileSize, Work};
 use crate::model::exec::device_s;
+use crate::model::predictor::pipeline::{Pipeline, Stream};
 use crate::model::rates::{DeviceRates, Rates};
-use crate::model::select::{Choice, Fetch, Product};
+use crate::model::select::{Choice, Fetch, Product, part, places};
 
 /// The share of a device's memory that operands may take.
 const USABLE: f64 = 0.9;
@@ -25,6 +28,16 @@ pub(super) enum Uploads {
     /// Its share; the calls that are expected to use the bytes later pay the rest (upload amortisation, see
     /// [`OperandState::seen`]).
     Shared,
+}
+
+/// What a call on devices costs besides its copies and kernels.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Beside {
+    /// Seconds of page-locking host memory, or of copying it to staging memory where that is faster.
+    pub locking_s: f64,
+    /// Seconds of the runtime itself: of the call, of issuing the first task of each device, of copies between devices of what
+    /// only some of them hold, and of waiting for results that the CPU reads.
+    pub runtime_s: f64,
 }
 
 /// A call that is to run on devices.
@@ -88,18 +101,26 @@ impl<'a> Offload<'a> {
         let several = |choice: Choice| choice.tile.products(m, n, k) > 1;
         let by_task = self.q.devices.len() == 1 && planned.is_some_and(several);
         let mut choice = planned.unwrap_or_else(closed_form);
+        let beside = self.beside(uploads);
+        // On one device, what a task uses is page-locked beside copies and kernels of the tasks before it.
+        choice.seconds = if by_task {
+            choice.seconds.max(beside.locking_s)
+        } else {
+            choice.seconds + beside.locking_s
+        };
+        choice.seconds += beside.runtime_s;
+        choice
+    }
+
+    /// What the call costs besides its copies and kernels.
+    pub(super) fn beside(&self, uploads: Uploads) -> Beside {
         // One thread issues all tasks, so the last device gets its first task after all other devices got theirs.
         let issue = (self.rates.launch_s + self.machine.task_s) * (self.used - 1) as f64;
         let beyond: f64 = self.q.operands.iter().map(|o| o.beyond_s).sum();
-        // On one device, what a task uses is page-locked beside copies and kernels of the tasks before it.
-        let locked = self.locked(uploads);
-        choice.seconds = if by_task {
-            choice.seconds.max(locked)
-        } else {
-            choice.seconds + locked
-        };
-        choice.seconds += self.machine.call_s + issue + self.moved(uploads) + self.looks() + beyond;
-        choice
+        Beside {
+            locking_s: self.locked(uploads),
+            runtime_s: self.machine.call_s + issue + self.moved(uploads) + self.looks() + beyond,
+        }
     }
 
     /// How much of each operand has to move, in multiples of what the call uses of it.
@@ -120,23 +141,13 @@ impl<'a> Offload<'a> {
     /// The tile and time of a product of matrices, which is cut into tiles.
     fn product(
         &self,
-        [a, b, c]: [Option<&OperandState<'_>>; 3],
+        places: [Option<&OperandState<'_>>; 3],
         tile: Option<TileSize>,
         uploads: Uploads,
     ) -> Choice {
         let work = &self.q.work;
-        let (m, n, k) = (work.m as f64, work.n as f64, work.k as f64);
-        let all = [(a, m * k), (b, k * n), (c, m * n)];
-        let fetch = all.map(|(operand, elements)| {
-            let Some(o) = operand else {
-                return Fetch::default();
-            };
-            let whole = (elements * work.dtype.size() as f64).max(1.0);
-            Fetch {
-                get: self.sent(o) * self.share(o, uploads) / whole,
-                set: written_back(o) / whole,
-            }
-        });
+        let moved = |o: &OperandState<'_>| (self.sent(o) * self.share(o, uploads), written_back(o));
+        let fetch = Product::fetch(work, places.map(|place| place.map(moved)));
         let product = Product::new(work, fetch, self.used, &self.rates, self.machine.task_s);
         match tile {
             Some(tile) => Choice {
@@ -158,31 +169,28 @@ impl<'a> Offload<'a> {
                 bytes
             }
         };
-        let t_in: f64 = operands
-            .iter()
-            .map(|o| rates.h2d.time(each(self.sent(o), o)) * self.share(o, uploads))
-            .sum();
-        let t_out: f64 = operands
-            .iter()
-            .filter(|o| o.written)
-            .map(|o| each(written_back(o), o) / rates.d2h.bytes_per_s)
-            .sum();
+        let stream = |o: &OperandState<'_>| Stream {
+            get: true,
+            set: o.written,
+            tiles: 1.0,
+            h2d_s: rates.h2d.time(each(self.sent(o), o)) * self.share(o, uploads),
+            d2h_s: each(written_back(o), o) / rates.d2h.bytes_per_s,
+        };
+        let streams: SmallVec<[Stream; 4]> = operands.iter().map(stream).collect();
         // The calling thread waits for the value of a reduction.
         let value = if operands.iter().any(|o| o.written) {
             0.0
         } else {
             rates.d2h.latency_s
         };
-        let work = self.q.work;
-        let part = if work.routine.level() == 1 {
-            work
-        } else {
-            Work {
-                n: work.n.div_ceil(self.used),
-                ..work
-            }
+        let pipeline = Pipeline {
+            streams: &streams,
+            gpu_s: device_s(&part(&self.q.work, self.used), rates),
+            k: 1.0,
+            slow_h2d: 1.0,
+            slow_d2h: 1.0,
         };
-        t_in + device_s(&part, rates) + t_out + value
+        pipeline.data_location() + value
     }
 
     /// Bytes of an operand to upload.
@@ -257,23 +265,6 @@ impl<'a> Offload<'a> {
             o.looked.clamp(0.0, 1.0) * (self.rates.d2h.latency_s + wait)
         };
         written.map(look).sum()
-    }
-}
-
-/// The operands of a level-3 routine in the roles of A, B and C in `C := A B + C`. An operand that is both input and
-/// output has the role of C alone, since it is fetched once.
-fn places<'a>(
-    work: &Work,
-    operands: &'a [OperandState<'a>],
-) -> Option<[Option<&'a OperandState<'a>>; 3]> {
-    let right = work.side == Side::Right;
-    match operands {
-        _ if !work.is_level3() => None,
-        [a, b, c] if right => Some([Some(b), Some(a), Some(c)]),
-        [a, b, c] => Some([Some(a), Some(b), Some(c)]),
-        [a, c] if right => Some([None, Some(a), Some(c)]),
-        [a, c] => Some([Some(a), None, Some(c)]),
-        _ => None,
     }
 }
 

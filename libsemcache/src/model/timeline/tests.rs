@@ -400,3 +400,43 @@ fn devices_share_the_uploads_of_what_both_use() {
     assert_eq!((sent, between), (6.0, 2.0));
     assert!(together < apart.2, "{together} {apart:?}");
 }
+
+/// An observer is told every operation: those of a lane follow each other, their bytes are those of the schedule, and it ends
+/// with the last of them.
+#[test]
+fn an_observer_sees_the_schedule() {
+    let tasks: Vec<(usize, Uses<'_>)> = vec![
+        (0, &[(0, READ), (1, OVERWRITE)]),
+        (1, &[(0, READ), (2, OVERWRITE)]),
+        (0, &[(3, READ), (1, UPDATE)]),
+        (1, &[(3, READ), (2, UPDATE)]),
+    ];
+    let mut load = with_write_back(load(&tasks));
+    load.links = Links::fast(2);
+    load.share_uploads(2);
+    let devices = [device(9), device(9)];
+    let mut seen = Vec::new();
+    let watched = watched(&load, &devices, &mut seen).unwrap();
+    assert_eq!(schedule(&load, &devices), Some(watched.clone()));
+    let of = |kind: fn(&Did) -> bool| seen.iter().filter(move |o: &&Operation| kind(&o.did));
+    let bytes = |kind| of(kind).map(|o| o.bytes).sum::<f64>();
+    assert_eq!(bytes(|d| *d == Did::Upload), watched.bytes_in);
+    assert_eq!(bytes(|d| *d == Did::WriteBack), watched.bytes_out);
+    assert_eq!(bytes(|d| matches!(d, Did::Peer(_))), watched.bytes_peer);
+    assert!(watched.bytes_peer > 0.0);
+    let kernels = of(|d| matches!(d, Did::Kernel(_)));
+    assert_eq!(kernels.map(|o| o.start).collect::<Vec<_>>(), watched.starts);
+    let last = seen.iter().map(|o| o.end).fold(0.0, f64::max);
+    assert_eq!(last, watched.seconds);
+    for kind in [
+        (|d| *d == Did::Upload) as fn(&Did) -> bool,
+        |d| *d == Did::WriteBack,
+        |d| matches!(d, Did::Kernel(_)),
+        |d| matches!(d, Did::Peer(_)),
+    ] {
+        for d in 0..2 {
+            let lane: Vec<_> = of(kind).filter(|o| o.device == d).collect();
+            assert!(lane.windows(2).all(|w| w[0].end <= w[1].start));
+        }
+    }
+}
