@@ -61,6 +61,17 @@ pub(super) struct Learned {
     pub(super) host_times: HostTimes,
 }
 
+impl Learned {
+    fn new(rates: Rates) -> Learned {
+        Learned {
+            rates: Refined::new(rates),
+            amortisation: Amortisation::default(),
+            ab_probes: AbProbes::default(),
+            host_times: HostTimes::default(),
+        }
+    }
+}
+
 impl Policy {
     /// The policy for the devices of a backend and a host BLAS with `threads` threads, with built-in rates, or those that
     /// a file gives. Simulated devices get the rates of the machine that they model.
@@ -88,12 +99,7 @@ impl Policy {
                 .used(config.peers, config.joins),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
             drift: Mutex::default(),
-            learned: Mutex::new(Learned {
-                rates: Refined::new(rates(config, backend, host, given)),
-                amortisation: Amortisation::default(),
-                ab_probes: AbProbes::default(),
-                host_times: HostTimes::default(),
-            }),
+            learned: Mutex::new(Learned::new(rates(config, backend, host, given))),
             tilings: Mutex::default(),
             host_decisions: HostDecisions::default(),
             began: Instant::now(),
@@ -114,11 +120,7 @@ impl Policy {
         Self {
             memory: memory.to_vec(),
             links: links.clone().used(config.peers, config.joins),
-            learned: Mutex::new(Learned {
-                rates: Refined::new(rates),
-                amortisation: Amortisation::default(),
-                ab_probes: AbProbes::default(),
-            }),
+            learned: Mutex::new(Learned::new(rates)),
             ..Self::new(&config, None, 1, None)
         }
     }

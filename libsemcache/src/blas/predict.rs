@@ -183,6 +183,7 @@ pub fn predict(machine: &Machine, asking: &Asking<'_>) -> Prediction {
     let planner = Some(&planned).filter(|planned| planned.serves());
     let question = Question {
         work,
+        host_s: None,
         operands: &states,
         devices: usable,
         prefer: usable.id(0),

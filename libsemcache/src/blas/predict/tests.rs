@@ -2,6 +2,7 @@ use super::*;
 use crate::base::{Dtype, Op, Routine, Side, Value};
 use crate::blas::args::{Checked, check};
 use crate::blas::call::Call;
+use crate::blas::finish::HostHas;
 use crate::model::HostRates;
 
 /// A machine of this many H200 that read each other's memory over NVLink.
@@ -229,8 +230,12 @@ fn a_process_decides_as_predicted() {
                 item.blocks = vec![None; item.places.len()];
             }
             let problem = checks.items[0].problem.clone();
+            let host = HostHas {
+                routine: true,
+                door: true,
+            };
             let found = predict(&machine, &cold(&problem));
-            let decided = offload::decide(cache, &policy, 1, &mut checks.items, true);
+            let decided = offload::decide(cache, &policy, 1, &mut checks.items, host);
             match (found.decision, decided) {
                 (
                     Decision::Offload {
