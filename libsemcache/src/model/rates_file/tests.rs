@@ -56,8 +56,76 @@ fn what_is_missing_stays() {
         "# a comment\n[machine]\ngpu = \"any\"\ngpus = 2\n[device.h2d]\n[host]",
     ] {
         let given = file(text).expect(text);
-        assert_eq!((given.over(h100()), &given), (h100(), &Given::default()));
+        assert_eq!((given.over(h100()), given.figures), (h100(), vec![]));
     }
+}
+
+#[test]
+fn what_is_said_of_the_machine() {
+    let given = file(
+        "[machine]\ngpu = \"A\"\ncpu = \"B\"\nmeasured = \"2026-01-02\"\nthreads = 4\nunsettled = [\"x\"]",
+    );
+    let said = given.expect("a file").said().clone();
+    let text = |t: &str| Some(t.to_owned());
+    assert_eq!(
+        said,
+        Said {
+            gpu: text("A"),
+            cpu: text("B"),
+            measured: text("2026-01-02"),
+            threads: Some(4),
+        }
+    );
+    for bad in [
+        "machine = 1",
+        "[machine]",
+        "[machine]\ngpu = 1\ncpu = [\"B\"]\nmeasured = 2026-01-02\nthreads = 1.5",
+        "[machine]\ngpu = \"A\\u001b[1m\"\ncpu = \"B\\nC\"\nthreads = -1",
+    ] {
+        assert_eq!(file(bad).expect(bad).said(), &Said::default(), "{bad}");
+    }
+}
+
+#[test]
+fn figures_are_listed_by_kind() {
+    let mut rates = h100();
+    let mut other = *rates.of(DeviceId(0));
+    other.launch_s = 9.0;
+    rates.kinds = Kinds::new([*rates.of(DeviceId(0)), other]).expect("devices");
+    for (kind, launch) in [(0, h100().of(DeviceId(0)).launch_s), (1, 9.0)] {
+        let all = listed(&rates, kind);
+        assert_eq!(all.len(), 36);
+        assert!(all.contains(&("device.launch_s", vec![launch])));
+        assert!(all.contains(&("pin", rates.pin.0.to_vec())));
+    }
+}
+
+#[test]
+fn what_a_file_may_have() {
+    for (path, values) in [
+        ("pin", &[1e9][..]),
+        ("device.launch_s", &[1e-6]),
+        ("host.gemm_flops", &[1.0; 4]),
+    ] {
+        assert!(allowed(path, values), "{path}");
+    }
+    for (path, values) in [
+        ("pin", &[][..]),
+        ("device.launch_s", &[0.0]),
+        ("device.launch_s", &[f64::NAN]),
+        ("host.gemm_flops", &[1.0; 3]),
+        ("machine.gpu", &[1.0]),
+    ] {
+        assert!(!allowed(path, values), "{path}");
+    }
+}
+
+#[test]
+fn figures_of_the_host_are_left_out() {
+    let given = file("task_s = 1.0\n[host]\ncall_s = 1.0").expect("a file");
+    let rates = given.clone().without_host().over(h100());
+    assert_eq!((rates.task_s, rates.host), (1.0, h100().host));
+    assert!(given.has("host.call_s") && !given.without_host().has("host.call_s"));
 }
 
 #[test]
