@@ -45,8 +45,7 @@ fn named(path: &str) -> Option<&'static Given> {
         // The kernel would end a process that opens a file after it has restricted its system calls.
         return None;
     }
-    let read = text(path, OFlags::empty()).map_err(|failed| failed.to_string());
-    let read = read.and_then(|text| Given::parse(&text));
+    let read = file(path);
     let why = read.as_ref().err().cloned();
     let mine = Box::new(read.unwrap_or_default());
     let at = &raw const *mine;
@@ -60,6 +59,15 @@ fn named(path: &str) -> Option<&'static Given> {
         );
     }
     Some(given)
+}
+
+/// The figures of the file with this path, of whichever machine they are.
+///
+/// # Errors
+/// Why the file cannot be used, as the end of the sentence "PATH ...".
+pub fn file(path: &str) -> Result<Given, String> {
+    let text = text(path, OFlags::empty()).map_err(|failed| failed.to_string())?;
+    Given::parse(&text).map_err(|why| printable(&why))
 }
 
 /// The figures of the file that `semcache calibrate` wrote for the GPUs of a machine, if it is there and of this machine.
@@ -96,7 +104,7 @@ fn calibrated(folder: &str, backend: &dyn Backend, threads: usize) -> Option<Giv
 ///
 /// # Errors
 /// Why the file is not used, as the end of the sentence "PATH ...".
-fn measured(path: &str, gpu: &str, threads: usize) -> Result<Option<Given>, String> {
+pub fn measured(path: &str, gpu: &str, threads: usize) -> Result<Option<Given>, String> {
     // Another user may own a folder on the way, but the file itself is no link to elsewhere.
     let text = match text(path, OFlags::NOFOLLOW) {
         Err(Failed::Refused(Errno::NOENT | Errno::NOTDIR)) => return Ok(None),
