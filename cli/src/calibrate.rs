@@ -64,7 +64,8 @@ pub(crate) fn configuration(devices: Option<&str>) -> Result<Config, String> {
         Some(devices) if name == DEVICES => Some(devices.to_owned()),
         _ => std::env::var(name).ok(),
     };
-    let (config, warnings) = Config::parse(&lookup, 4096);
+    let page = usize::try_from(procfs::page_size()).unwrap_or(1);
+    let (config, warnings) = Config::parse(&lookup, page);
     let about_devices = |line: &&String| line.contains(DEVICES);
     match warnings.iter().find(about_devices) {
         // The line goes on with the default, which is not used here.

@@ -81,7 +81,12 @@ fn every_figure_is_measured_and_shown() {
             let measured =
                 !ALWAYS_BUILT_IN.contains(&path) && (peers || !path.starts_with("device.p2p"));
             if !may_be_missing(path) {
-                assert_eq!(given.has(path), measured, "{path}:\n{written}");
+                assert_eq!(
+                    given.has(path),
+                    measured,
+                    "{path}:\n{written}{}",
+                    said(&output)
+                );
             }
         }
         assert!(given.said().measured.is_some() && given.said().threads == Some(1));

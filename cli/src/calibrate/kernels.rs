@@ -1,6 +1,7 @@
-//! Times of kernels on the first device: of kernels in a row behind products that run long enough for the host to queue all of
-//! them, from the end of these products to the end of the last kernel, by the host's clock. No events are recorded between small
-//! kernels then, as in a program.
+//! Times of kernels on the first device, each queued behind products that run long enough for the host to queue all of them.
+//!
+//! Large kernels are timed by the device. Small ones are timed by the host's clock, many in a row, from the end of the products to
+//! the end of the last kernel, before the device times all operations: no events are recorded between them then, as in a program.
 
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use super::copies::products;
 use super::machine::{Copy, Machine};
 use super::session::Sample;
 use super::tasks::{Operation, Task, dtype};
+use super::watched::{forget, seconds, span};
 
 /// Seconds of products before each measured one: a GPU that computes for longer lowers its clock.
 const LOAD_S: f64 = 0.02;
@@ -61,13 +63,13 @@ pub(super) fn sample(machine: &Machine, task: &Task, busy: f64) -> Result<Sample
             }
             let lead = if quick { QUICK_S } else { LOAD_S };
             let one = || machine.product(dtype(which), n);
-            let found = in_a_row(machine, (lead, busy), count(machine, n), &one)?;
+            let found = timed(machine, (lead, busy), count(machine, n), &one)?;
             for ticket in last {
                 machine.wait(ticket)?;
             }
             Ok(found)
         }
-        Operation::Memory => in_a_row(machine, (0.0, busy), 5, &|| machine.matrix_vector(2 * n, n)),
+        Operation::Memory => timed(machine, (0.0, busy), 5, &|| machine.matrix_vector(2 * n, n)),
         Operation::Launch => in_a_row(machine, (0.0, busy), SMALL, &|| {
             machine.product(Dtype::D, n)
         }),
@@ -88,7 +90,26 @@ pub(super) fn sample(machine: &Machine, task: &Task, busy: f64) -> Result<Sample
     }
 }
 
-/// The seconds of each of `count` kernels behind products of at least `lead` seconds.
+/// The mean of the device's times of `count` kernels behind products of at least `lead` seconds.
+fn timed(
+    machine: &Machine,
+    (lead, busy): (f64, f64),
+    count: usize,
+    queue: &dyn Fn() -> Result<Ticket, String>,
+) -> Result<Sample, String> {
+    products(machine, lead, busy)?;
+    let tickets: Vec<Ticket> = (0..count).map(|_| queue()).collect::<Result<_, _>>()?;
+    let mut sum = Some(0.0);
+    // The last one first: then the others are known to be complete without a wait for each.
+    for ticket in tickets.into_iter().rev() {
+        let found = span(machine.backend(), ticket)?;
+        sum = sum.zip(found).map(|(sum, one)| sum + seconds(one));
+    }
+    forget();
+    Ok(Sample::of(sum.map(|sum| sum / count as f64)))
+}
+
+/// The host's seconds of each of `count` kernels behind products of at least `lead` seconds.
 fn in_a_row(
     machine: &Machine,
     (lead, busy): (f64, f64),

@@ -7,19 +7,19 @@ use super::machine::Machine;
 /// The lengths of the pieces of which copies of matrices consist, in the order of `device.runs`.
 pub(super) const RUNS: [usize; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// An operation. Those before [`Operation::Copy`] are timed by the host's clock, before the devices time all operations.
+/// An operation. Those before [`Operation::Product`] are timed before the devices time all operations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Operation {
     /// Page-locking while this number of devices are up.
     Pin,
-    /// A product of square matrices, under load.
-    Product(Way, Type),
-    /// A product of a matrix and a vector of doubles that is as fast as memory.
-    Memory,
     /// A small product, a small sum of vectors, and the latter as the host launches one after the other.
     Launch,
     Exec,
     Stream,
+    /// A product of square matrices, under load.
+    Product(Way, Type),
+    /// A product of a matrix and a vector of doubles that is as fast as memory.
+    Memory,
     /// A copy while nothing else is copied.
     Copy(Way),
     /// A copy while the opposite direction is busy.
@@ -106,8 +106,11 @@ impl Task {
 
     /// Whether the devices' own times of operations are needed.
     pub(super) fn is_watched(&self) -> bool {
-        use Operation::{Beside, Copy, Runs};
-        matches!(self.operation, Copy(_) | Beside(_) | Runs)
+        use Operation::{Beside, Copy, Memory, Product, Runs};
+        matches!(
+            self.operation,
+            Copy(_) | Beside(_) | Runs | Memory | Product(Way::In, _)
+        )
     }
 
     /// Whether the host BLAS is measured.
@@ -152,15 +155,15 @@ pub(super) fn plan(machine: &Machine, host: Option<HostSizes>) -> Vec<Task> {
     add(Operation::Pin, &counts(devices));
     let alike = machine.is_alike();
     if alike {
+        add(Operation::Launch, &[32]);
+        add(Operation::Exec, &[1000]);
+        add(Operation::Stream, &[1000]);
         let orders = powers(if sizes.order < 1024 { 32 } else { 256 }, sizes.order, 2);
         // Singles before doubles: the operands are filled once for each.
         for which in [0, 2, 1, 3] {
             add(Operation::Product(Way::In, which), &orders);
         }
         add(Operation::Memory, &[sizes.order]);
-        add(Operation::Launch, &[32]);
-        add(Operation::Exec, &[1000]);
-        add(Operation::Stream, &[1000]);
     }
     for way in [Way::In, Way::Out] {
         add(Operation::Together(way), &counts(devices));

@@ -19,7 +19,7 @@ static SEEN: Mutex<BTreeMap<OpId, Span>> = Mutex::new(BTreeMap::new());
 /// leave it alone for a moment.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// From now on all operations are timed. This costs small kernels a part of their time, so these are measured before.
+/// From now on all operations are timed. That takes longer than a small kernel, so these are measured before.
 pub(super) fn begin(machine: &Machine) -> Result<(), String> {
     measured::watch(|op, span| {
         SEEN.lock()

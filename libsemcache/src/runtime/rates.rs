@@ -125,7 +125,7 @@ pub fn measured(path: &str, gpu: &str, threads: usize) -> Result<Option<Given>, 
 #[must_use]
 pub fn processor() -> String {
     /// The first processor's lines.
-    const ENOUGH: usize = 4096;
+    const ENOUGH: usize = 8 << 10;
     let text = bytes("/proc/cpuinfo", OFlags::empty(), ENOUGH).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let models = text
