@@ -141,7 +141,7 @@ fn in_use(config: &Config, here: &Found, threads: usize) -> (Option<File>, Optio
         (RatesFile::Calibrated, Some(folder)) if !here.is_empty() => {
             let gpu = gpus(here.iter().map(|(name, _)| name.as_str()));
             let path = format!("{folder}/{}", file_name(&gpu));
-            match rates::measured(&path, &gpu, threads) {
+            match rates::measured(&path, (&gpu, here.len()), threads) {
                 Ok(Some(given)) => {
                     let source = source(&given, &path);
                     (Some(File { given, source }), None)

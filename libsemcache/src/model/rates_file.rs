@@ -304,10 +304,16 @@ impl Given {
         self.figures.iter().any(|(given, _)| given == path)
     }
 
-    /// The same without the figures of the host BLAS.
+    /// The figures that hold for a process which uses this number of GPUs, and gives the host BLAS this number of threads: those of
+    /// the host BLAS if they were measured with as many, and totals if they were measured with as many GPUs or more.
     #[must_use]
-    pub fn without_host(mut self) -> Given {
-        self.figures.retain(|(path, _)| !path.starts_with("host."));
+    pub fn used_with(mut self, gpus: usize, threads: usize) -> Given {
+        let totals = self.said.gpus.is_some_and(|measured| measured >= gpus);
+        let host = self.said.threads == Some(threads);
+        self.figures.retain(|(path, _)| match path.as_str() {
+            "h2d_all" | "d2h_all" | "pin" => totals,
+            path => host || !path.starts_with("host."),
+        });
         self
     }
 

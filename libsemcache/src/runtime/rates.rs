@@ -79,7 +79,7 @@ fn calibrated(folder: &str, backend: &dyn Backend, threads: usize) -> Option<Giv
     }
     let gpu = gpus(devices.iter().map(|caps| caps.name.as_str()));
     let path = format!("{folder}/{}", file_name(&gpu));
-    match measured(&path, &gpu, threads) {
+    match measured(&path, (&gpu, devices.len()), threads) {
         Ok(Some(given)) => {
             debug!("rates of {}", path.escape_debug());
             Some(given)
@@ -99,26 +99,26 @@ fn calibrated(folder: &str, backend: &dyn Backend, threads: usize) -> Option<Giv
     }
 }
 
-/// The figures of a file, if there is one and these GPUs, in the form of [`gpus`], and this processor are its machine's. Those of the
-/// host BLAS hold for the number of threads that they were measured with.
+/// The figures of a file, if there is one and its machine has these GPUs, named in the form of [`gpus`], and this processor; of these,
+/// the ones that hold for this number of GPUs and of threads of the host BLAS.
 ///
 /// # Errors
 /// Why the file is not used, as the end of the sentence "PATH ...".
-pub fn measured(path: &str, gpu: &str, threads: usize) -> Result<Option<Given>, String> {
+pub fn measured(
+    path: &str,
+    (gpu, count): (&str, usize),
+    threads: usize,
+) -> Result<Option<Given>, String> {
     // Another user may own a folder on the way, but the file itself is no link to elsewhere.
     let text = match text(path, OFlags::NOFOLLOW) {
         Err(Failed::Refused(Errno::NOENT | Errno::NOTDIR)) => return Ok(None),
         text => text.map_err(|failed| failed.to_string())?,
     };
     let given = Given::parse(&text)?;
-    if let Some(why) = given.said().foreign(gpu, &processor()) {
-        return Err(why);
+    match given.said().foreign(gpu, &processor()) {
+        Some(why) => Err(why),
+        None => Ok(Some(given.used_with(count, threads))),
     }
-    Ok(Some(if given.said().threads == Some(threads) {
-        given
-    } else {
-        given.without_host()
-    }))
 }
 
 /// The model of the processor, as Linux names it; empty if it names none.

@@ -8,6 +8,8 @@ use toml::de::DeValue;
 pub struct Said {
     /// The names of the GPUs, as [`gpus`] makes one text of them.
     pub gpu: Option<String>,
+    /// How many GPUs there were.
+    pub gpus: Option<usize>,
     /// The model of the processor.
     pub cpu: Option<String>,
     /// The day of the measurement.
@@ -29,14 +31,16 @@ impl Said {
             }
             _ => None,
         };
+        let count = |name: &str| match value(name) {
+            Some(DeValue::Integer(n)) if n.radix() == 10 => n.as_str().parse().ok(),
+            _ => None,
+        };
         Said {
             gpu: text("gpu"),
+            gpus: count("gpus"),
             cpu: text("cpu"),
             measured: text("measured"),
-            threads: match value("threads") {
-                Some(DeValue::Integer(n)) if n.radix() == 10 => n.as_str().parse().ok(),
-                _ => None,
-            },
+            threads: count("threads"),
         }
     }
 

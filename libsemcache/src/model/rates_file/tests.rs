@@ -63,7 +63,7 @@ fn what_is_missing_stays() {
 #[test]
 fn what_is_said_of_the_machine() {
     let given = file(
-        "[machine]\ngpu = \"A\"\ncpu = \"B\"\nmeasured = \"2026-01-02\"\nthreads = 4\nunsettled = [\"x\"]",
+        "[machine]\ngpu = \"A\"\ngpus = 2\ncpu = \"B\"\nmeasured = \"2026-01-02\"\nthreads = 4\nunsettled = [\"x\"]",
     );
     let said = given.expect("a file").said().clone();
     let text = |t: &str| Some(t.to_owned());
@@ -71,6 +71,7 @@ fn what_is_said_of_the_machine() {
         said,
         Said {
             gpu: text("A"),
+            gpus: Some(2),
             cpu: text("B"),
             measured: text("2026-01-02"),
             threads: Some(4),
@@ -121,11 +122,25 @@ fn what_a_file_may_have() {
 }
 
 #[test]
-fn figures_of_the_host_are_left_out() {
-    let given = file("task_s = 1.0\n[host]\ncall_s = 1.0").expect("a file");
-    let rates = given.clone().without_host().over(h100());
-    assert_eq!((rates.task_s, rates.host), (1.0, h100().host));
-    assert!(given.has("host.call_s") && !given.without_host().has("host.call_s"));
+fn figures_hold_for_the_gpus_and_threads_that_they_were_measured_with() {
+    let lines = "task_s = 1.0\npin = [1.0]\nh2d_all = [1.0]\nd2h_all = [1.0]\nhost.call_s = 1.0\n";
+    let given = file(&format!("{lines}[machine]\ngpus = 2\nthreads = 4")).expect("a file");
+    for (gpus, threads, totals, host) in [
+        (2, 4, true, true),
+        (1, 4, true, true),
+        (3, 4, false, true),
+        (2, 3, true, false),
+        (2, 5, true, false),
+    ] {
+        let used = given.clone().used_with(gpus, threads);
+        for path in ["pin", "h2d_all", "d2h_all"] {
+            assert_eq!(used.has(path), totals, "{gpus} {path}");
+        }
+        assert_eq!(used.has("host.call_s"), host, "{threads}");
+        assert!(used.has("task_s"));
+    }
+    let unsaid = file(lines).expect("a file").used_with(1, 1);
+    assert!(!unsaid.has("pin") && !unsaid.has("host.call_s") && unsaid.has("task_s"));
 }
 
 #[test]

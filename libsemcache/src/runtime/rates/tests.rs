@@ -284,7 +284,7 @@ fn a_measured_file_is_not_opened_after_system_calls_are_restricted() {
 fn refused(text: &str) -> String {
     let folder = folder(text);
     let path = folder.path().join(NAME);
-    measured(path.to_str().expect("UTF-8"), GPU, 2).expect_err(text)
+    measured(path.to_str().expect("UTF-8"), (GPU, 1), 2).expect_err(text)
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn measured_files_that_are_not_used() {
             with(&processor(), "another"),
             "was measured with the processor",
         ),
-        (with("gpu = ", "gpus = "), "does not say with which GPU"),
+        (with("gpu = ", "card = "), "does not say with which GPU"),
         (with("7e-6", ""), "is not TOML: line 2"),
         (with("7e-6", "0"), "has a task_s that is not within"),
         (with("7e-6", "nan"), "has a task_s that is not within"),
@@ -325,7 +325,7 @@ fn what_lies_in_the_place_of_a_measured_file() {
         let path = folder.path().join(NAME);
         (folder, path)
     };
-    let said = |path: &std::path::Path| measured(path.to_str().expect("UTF-8"), GPU, 2);
+    let said = |path: &std::path::Path| measured(path.to_str().expect("UTF-8"), (GPU, 1), 2);
     let (_folder, path) = place();
     assert_eq!(said(&path), Ok(None));
     assert_eq!(said(&path.join("below")), Ok(None));
