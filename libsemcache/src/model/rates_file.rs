@@ -308,7 +308,11 @@ impl Given {
     /// the host BLAS if they were measured with as many, and totals if they were measured with as many GPUs or more.
     #[must_use]
     pub fn used_with(mut self, gpus: usize, threads: usize) -> Given {
-        let totals = self.said.gpus.is_some_and(|measured| measured >= gpus);
+        // For more than eight GPUs the total of eight holds.
+        let totals = self
+            .said
+            .gpus
+            .is_some_and(|measured| measured >= gpus.min(8));
         let host = self.said.threads == Some(threads);
         self.figures.retain(|(path, _)| match path.as_str() {
             "h2d_all" | "d2h_all" | "pin" => totals,

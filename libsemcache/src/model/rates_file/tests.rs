@@ -139,6 +139,8 @@ fn figures_hold_for_the_gpus_and_threads_that_they_were_measured_with() {
         assert_eq!(used.has("host.call_s"), host, "{threads}");
         assert!(used.has("task_s"));
     }
+    let eight = file(&format!("{lines}[machine]\ngpus = 8")).expect("a file");
+    assert!(eight.used_with(16, 1).has("pin"));
     let unsaid = file(lines).expect("a file").used_with(1, 1);
     assert!(!unsaid.has("pin") && !unsaid.has("host.call_s") && unsaid.has("task_s"));
 }
