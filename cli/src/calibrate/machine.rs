@@ -111,8 +111,9 @@ pub(super) enum Copy {
     In(usize),
     /// From a device to the host.
     Out(usize),
-    /// From memory of the host that no other copy uses to the first device, and the other way.
+    /// From the host to the first device, in memory that no other copy uses.
     BackIn,
+    /// The other way.
     BackOut,
     /// From the second device to the first.
     Peer,
@@ -316,7 +317,7 @@ impl Machine {
                 };
                 let (from, to) = match which {
                     Copy::Peer => (there(two), there(one)),
-                    // Memory that the copies from the second device do not use.
+                    // Into memory that copies from the second device may read meanwhile: what is copied has no meaning.
                     _ => (there(&memory.back), there(two)),
                 };
                 let ids = match which {
