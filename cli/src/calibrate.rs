@@ -12,6 +12,7 @@ mod fit;
 mod host;
 mod kernels;
 mod machine;
+mod pages;
 mod progress;
 mod session;
 mod statistics;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use semcache::base::{Dtype, Routine as Kind, Work};
 use semcache::model::rates::HostRates;
 
-use super::machine::integer;
+use super::pages::integer;
 use super::session::Sample;
 use super::tasks::{HostSizes, Operation, Task, dtype};
 use crate::doctor::{Library, host_library};

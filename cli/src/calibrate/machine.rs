@@ -7,7 +7,6 @@
 
 use std::time::Instant;
 
-use memmap2::{Advice, MmapMut};
 use semcache::base::config::{Config, CudaSet, Devices, SimMachine as Simulated};
 use semcache::base::kernel::{Kernel, Operand};
 use semcache::base::{DeviceId, Dtype, Link, Routine};
@@ -15,55 +14,10 @@ use semcache::device::api::{Backend, Caps, Region, Shape, Ticket};
 use semcache::device::cuda::{self, CudaMachine, Hooks};
 use semcache::device::sim::{SimConfig, SimMachine};
 
-/// The size of a huge page.
-const HUGE: usize = 2 << 20;
+use super::pages::Host;
 
 /// The most GPUs that are measured: totals are known for 1, 2, 4 and 8 of them.
 const MOST_GPUS: usize = 8;
-
-/// Host memory that has been used, in huge pages if the system gives them.
-#[derive(Debug)]
-pub(super) struct Host {
-    map: MmapMut,
-    start: usize,
-    bytes: usize,
-}
-
-impl Host {
-    pub(super) fn new(bytes: usize) -> Result<Host, String> {
-        let failed = |e: std::io::Error| format!("no host memory of {bytes} bytes: {e}");
-        let map = MmapMut::map_anon(bytes + HUGE).map_err(failed)?;
-        // A kernel without huge pages refuses the advice, and small pages do as well.
-        let _ = map.advise(Advice::HugePage);
-        let start = map.as_ptr().align_offset(HUGE);
-        let mut host = Host { map, start, bytes };
-        host.fill(false);
-        Ok(host)
-    }
-
-    /// The address of its first byte.
-    fn address(&self) -> usize {
-        self.map.as_ptr().expose_provenance() + self.start
-    }
-
-    /// Fills the memory with integers as numbers of a precision: the rate of products depends on the bits that change.
-    pub(super) fn fill(&mut self, single: bool) {
-        let bytes = &mut self.map[self.start..self.start + self.bytes];
-        if single {
-            let numbers = bytes.chunks_exact_mut(4).enumerate();
-            numbers.for_each(|(i, at)| at.copy_from_slice(&f32::from(integer(i)).to_ne_bytes()));
-        } else {
-            let numbers = bytes.chunks_exact_mut(8).enumerate();
-            numbers.for_each(|(i, at)| at.copy_from_slice(&f64::from(integer(i)).to_ne_bytes()));
-        }
-    }
-}
-
-/// A small integer that looks random.
-pub(super) fn integer(i: usize) -> i8 {
-    let mixed = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    i8::try_from(mixed % 17).unwrap_or(0) - 8
-}
 
 /// Host memory, page-locked, and a block of as many bytes on a device.
 #[derive(Debug)]
@@ -213,10 +167,10 @@ impl Machine {
             None => Host::new(self.sizes.bytes)?,
         };
         let begun = Instant::now();
-        let locked = self.backend.pin(host.address(), host.bytes);
+        let locked = self.backend.pin(host.address(), host.bytes());
         let seconds = begun.elapsed().as_secs_f64();
         locked.map_err(|e| e.to_string())?;
-        self.backend.unpin(host.address(), host.bytes);
+        self.backend.unpin(host.address(), host.bytes());
         self.pin = Some(host);
         Ok(seconds)
     }
@@ -231,7 +185,7 @@ impl Machine {
         let block = |device, bytes| self.backend.alloc(device, bytes).map_err(|e| e.to_string());
         let pair = |i| {
             let (device, host) = (DeviceId::at(i), Host::new(bytes)?);
-            let pinned = self.backend.pin(host.address(), host.bytes);
+            let pinned = self.backend.pin(host.address(), host.bytes());
             pinned.map_err(|e| format!("page-locking: {e}"))?;
             Ok::<Pair, String>(Pair {
                 device,
