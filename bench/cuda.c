@@ -56,10 +56,6 @@ int cuda_start(void)
     memcpy(&cuda.GetErrorString, &found, sizeof found);
     found = symbol(runtime, prefetch);
     memcpy(&cuda.Prefetch, &found, sizeof found);
-    found = dlsym(runtime, "cudaEventElapsedTime");
-    if (!found)
-        found = symbol(runtime, "cudaEventElapsedTime_v2");
-    memcpy(&cuda.EventElapsedTime, &found, sizeof found);
     void *library = open_library("libcublas", &version);
 #define LOAD(name, arguments)                  \
     found = symbol(library, "cublas" #name);   \
@@ -108,20 +104,6 @@ event_t new_event(void)
     event_t e;
     CU(EventCreateWithFlags, &e, 2); /* without a time */
     return e;
-}
-
-event_t new_timed_event(void)
-{
-    event_t e;
-    CU(EventCreateWithFlags, &e, 0);
-    return e;
-}
-
-double between(event_t from, event_t to)
-{
-    float ms;
-    CU(EventElapsedTime, &ms, from, to);
-    return 1e-3 * (double)ms;
 }
 
 void copy(double *to, const double *from, size_t n, int kind)

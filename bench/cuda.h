@@ -38,7 +38,6 @@ struct cuda_location {
     F(StreamWaitEvent, (stream_t, event_t, unsigned))                                                         \
     F(EventCreateWithFlags, (event_t *, unsigned))                                                            \
     F(EventRecord, (event_t, stream_t))                                                                       \
-    F(EventQuery, (event_t))                                                                                  \
     F(DeviceSynchronize, (void))
 
 /* Arguments of level 3: sizes are int in cuBLAS and size_t in cuBLASXt; complex numbers are pairs of real ones. */
@@ -61,12 +60,6 @@ struct cuda_location {
     F(Create_v2, (blas_t *))                                                                                  \
     F(SetStream_v2, (blas_t, stream_t))                                                                       \
     F(Dgemm_v2, (blas_t, int, int, int, int, int, const double *, const double *, int, const double *, int,   \
-                 const double *, double *, int))                                                              \
-    F(Sgemm_v2, (blas_t, int, int, int, int, int, const float *, const float *, int, const float *, int,      \
-                 const float *, float *, int))                                                                \
-    F(Cgemm_v2, (blas_t, int, int, int, int, int, const float *, const float *, int, const float *, int,      \
-                 const float *, float *, int))                                                                \
-    F(Zgemm_v2, (blas_t, int, int, int, int, int, const double *, const double *, int, const double *, int,   \
                  const double *, double *, int))                                                              \
     F(Dgemv_v2, (blas_t, int, int, int, const double *, const double *, int, const double *, int,             \
                  const double *, double *, int))                                                              \
@@ -101,8 +94,6 @@ struct cuda_api {
     const char *(*GetErrorString)(int);
     /* Version 13 and cudaMemPrefetchAsync_v2 of 12 take a location. */
     int (*Prefetch)(const void *, size_t, struct cuda_location, unsigned, stream_t);
-    /* Of its two versions, which take the same arguments, a library may have only the newer one. */
-    int (*EventElapsedTime)(float *, event_t, event_t);
 };
 struct cublas_api {
     CUBLAS(FIELD)
@@ -134,9 +125,6 @@ double *device_doubles(size_t n);
 double *pinned_doubles(size_t n);
 stream_t new_stream(void);
 event_t new_event(void);
-event_t new_timed_event(void);
-/* Seconds between two events that have completed, by the device's clock. */
-double between(event_t from, event_t to);
 /* A copy in either direction, finished on return. */
 void copy(double *to, const double *from, size_t n, int kind);
 

@@ -4,7 +4,7 @@
 #   scripts/gpu-bench.sh build DIR         makes DIR self-contained: it needs bash and python3, no more
 #   DIR/gpu-bench.sh run OUT [OPTIONS]     OUT/bench.md and OUT/bench.jsonl; --help names the options
 #   DIR/gpu-bench.sh memory OUT [OPTIONS]  level 3 with less device memory than the operands take: OUT/memory.md
-#   DIR/gpu-bench.sh rates OUT [OPTIONS]   the GPUs' and links' rates, as a file for SEMCACHE_RATES: OUT/GPU-xCOUNT.toml
+#   DIR/gpu-bench.sh rates OUT [OPTIONS]   semcache calibrate, with the options of that command: OUT/rates.toml
 #   DIR/gpu-bench.sh grid OUT [OPTIONS]    the decision between host and GPUs, by routine and size, against both: OUT/grid.md
 #   DIR/gpu-bench.sh predict OUT [OPTIONS] predicted times of level 3 against measured ones: OUT/predict.md
 #   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
@@ -32,7 +32,7 @@ build_into() {
     declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=family.c [fork]=""
         [families]=family.c [compose]=family.c [shapes]="")
     declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
-        [peer_rates]="" [peer_families]=family.c [peer_contexts]="")
+        [peer_families]=family.c [peer_contexts]="")
     say "benchmark programs"
     for name in "${!ours[@]}"; do
         gcc "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" "$source/wake.c" \
@@ -48,7 +48,7 @@ build_into() {
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
-    cp "$source"/{run,pairs,grid,memory,rates,predict,numpy_script}.py "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    cp "$source"/{run,pairs,grid,memory,predict,numpy_script}.py "$ROOT/scripts/gpu-bench.sh" "$DIR/"
     sides "$DIR"
     local size
     size=$(du -sm "$DIR" | cut -f1)
@@ -61,7 +61,16 @@ build)
     [ $# = 2 ] || usage
     build_into "$2"
     ;;
-run | pairs | grid | memory | rates | predict)
+rates)
+    [ $# -ge 2 ] || usage
+    here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+    [ -e "$here/run.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
+    # The host BLAS is the one that the other benchmarks fall back on.
+    PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 -c 'import run; run.unpack()'
+    exec env "LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "SEMCACHE_HOST_BLAS=$here/lib/libopenblas.so.0" \
+        "$here/bin/semcache" calibrate --output "$2/rates.toml" "${@:3}"
+    ;;
+run | pairs | grid | memory | predict)
     [ $# -ge 2 ] || usage
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     [ -e "$here/$1.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }

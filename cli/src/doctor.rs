@@ -19,14 +19,15 @@ use procfs::process::{MMapPath, MemoryMaps};
 use semcache::base::config::{CudaSet, Memory};
 use semcache::base::{DeviceId, Link};
 use semcache::device::api::Backend;
-use semcache::device::cuda::{self, CudaError, CudaMachine, Hooks};
+use semcache::device::cuda::{self, CudaError, CudaMachine};
 use semcache::runtime::report::human;
 
+use crate::calibrate::hooks;
 use crate::library;
 use finding::{Finding, find_library, ok, warn};
 
-pub(crate) use check::check;
-pub(crate) use host::CHECK;
+pub(crate) use check::{Library, check};
+pub(crate) use host::{CHECK, library as host_library};
 
 /// Prints all findings; the exit status is 1 if semcache cannot work at all on this machine.
 pub(crate) fn doctor() -> ExitCode {
@@ -133,12 +134,7 @@ fn gpus() -> Finding {
 /// Findings about the GPUs, initialised as the runtime does it; none without a driver, about which another line
 /// reports.
 fn machine() -> Vec<Finding> {
-    let hooks = Hooks {
-        environment: |name| std::env::var(name).ok(),
-        choose: <[usize]>::to_vec,
-        secure: false,
-    };
-    match cuda::open(&CudaSet::All, Memory::Percent(90), &hooks) {
+    match cuda::open(&CudaSet::All, Memory::Percent(90), &hooks()) {
         Ok(machine) => {
             let failure = machine.bring_up().err();
             let mut found = Vec::new();

@@ -3,9 +3,10 @@
 glibc_versions::bind! {
     // Debian 12's start code hands it no function that runs the constructors of the program: with a glibc before 2.34 they do
     // not run. Rust's standard library has one, for the arguments, which its own start code hands on as well.
-    "GLIBC_2.2.5": __libc_start_main, dladdr, dlclose, dlerror, dlopen, dlsym, pthread_attr_getguardsize, pthread_attr_getstack,
-        pthread_attr_setstacksize, pthread_create, pthread_detach, pthread_getattr_np, pthread_join, pthread_key_create,
-        pthread_key_delete, pthread_setspecific, pthread_sigmask, __xstat64, __lxstat64, __fxstat64, log2;
+    "GLIBC_2.2.5": __libc_start_main, dladdr, dlclose, dlerror, dlopen, dlsym, exp2, hypot, log2, pow, pthread_attr_getguardsize,
+        pthread_attr_getstack, pthread_attr_setstacksize, pthread_create, pthread_detach, pthread_getattr_np, pthread_join,
+        pthread_key_create, pthread_key_delete, pthread_setspecific, pthread_sigmask, sem_init, sem_post, sem_wait, __xstat64,
+        __lxstat64, __fxstat64;
     "GLIBC_2.12": pthread_setname_np;
 }
 

@@ -8,10 +8,12 @@
     reason = "a command talks to its user, and reads its own environment"
 )]
 
+mod calibrate;
 mod doctor;
 mod env;
 mod glibc;
 mod library;
+mod machine;
 mod predict;
 mod report;
 mod run;
@@ -37,6 +39,11 @@ enum Verb {
     Run(run::Options),
     /// Says what of this machine semcache can use, and what to do about the rest.
     Doctor,
+    /// Measures what this machine's GPUs, their links and the host BLAS reach, in minutes, and keeps it for all later runs:
+    /// predictions then follow from it.
+    Calibrate(calibrate::Options),
+    /// Shows the rates by which calls are predicted on this machine, and where each figure comes from.
+    Machine(machine::Options),
     /// Prints every environment variable: what it accepts, its default, its value now.
     Env,
     /// Prints a JSON report (`--report`, `SEMCACHE_REPORT`) as a table; several are added up.
@@ -64,6 +71,8 @@ fn main() -> ExitCode {
         Verb::Become(become_) => Ok(run::become_program(&become_)),
         Verb::Check { path } => Ok(doctor::check(&path)),
         Verb::Doctor => Ok(doctor::doctor()),
+        Verb::Calibrate(options) => calibrate::calibrate(&options),
+        Verb::Machine(options) => machine::machine(&options),
         Verb::Env => Ok(env::env()),
         Verb::Report(options) => report::report(&options),
         Verb::Trace(options) => trace::trace(&options),

@@ -48,18 +48,46 @@ env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" grid "$dir/grid" --qu
 rows=$(grep -cE '^\| d[a-z]+ \| [0-9]+ \| (host|resident) \|( [0-9.]+ [mu]?s \|){3} (always|never) \|( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2}$' grid/grid.md)
 [ "$rows" = 30 ] || { cat grid/grid.md; fail "grid: $rows cells, not 30"; }
 
-# The rates of the stand-in, with two GPUs, make a file that the library takes.
-env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" STANDIN_GPUS=2 "$dir/pack/gpu-bench.sh" rates "$dir/rates" --quick --budget 100000 \
-    >rates.log 2>&1 || { cat rates.log; fail "gpu-bench.sh rates"; }
-for key in h2d_all d2h_all stream_s memory_bandwidth; do
-    grep -q "^$key = " rates/none-x2.toml || { cat rates.log; fail "gpu-bench.sh rates: no $key"; }
+# measured FILE KEY...: a calibration has written these figures.
+measured() {
+    local key
+    for key in "${@:2}"; do grep -q "^$key = " "$1" || { cat "$1" rates.log; fail "semcache calibrate: no $key"; }; done
+}
+# A calibration of simulated devices.
+env -i PATH="$PATH" "$dir/pack/gpu-bench.sh" rates "$dir/rates" --devices sim:2 --quick >rates.log 2>&1 ||
+    { cat rates.log; fail "gpu-bench.sh rates"; }
+measured rates/rates.toml h2d_all d2h_all pin peak_flops bid_slowdown runs stream_s memory_bandwidth gemm_flops
+# Calibrations on the stand-in of the driver, of one GPU and of two of different models, whose files programs take, and not on a
+# machine with other GPUs.
+standin_in "$dir/driver"
+on_standin() {
+    env -i PATH="$PATH" XDG_CACHE_HOME="$dir/cache" LD_LIBRARY_PATH="$dir/driver" "$@"
+}
+for gpus in 1 2; do
+    on_standin SEMCACHE_STANDIN=devices=$gpus "$COMMAND" calibrate --quick >calibrated 2>rates.log || { cat rates.log; fail "semcache calibrate, $gpus GPUs"; }
+    measured "$(cat calibrated)" h2d_all d2h_all pin gemm_flops
+    on_standin SEMCACHE_STANDIN=devices=$gpus "$COMMAND" machine >machine.log || fail "semcache machine"
+    grep -q "^pin .* measured .* by semcache calibrate ($(cat calibrated))" machine.log || { cat machine.log; fail "semcache machine"; }
 done
-env -i PATH="$PATH" DEVICES=sim:2 "$dir/pack/gpu-bench.sh" predict "$dir/predict" --quick --reps 2 --rates rates/none-x2.toml \
+measured "$dir/cache/semcache/stand-in-gpu-0.toml" peak_flops bid_slowdown runs stream_s memory_bandwidth
+# taken SETTING...: the lines of the library about its file, when a program runs on the stand-in.
+taken() {
+    on_standin SEMCACHE_DEVICES=cuda SEMCACHE_OFFLOAD=always SEMCACHE_LOG=debug "$@" "LD_PRELOAD=$LIBRARY" "$TARGET/legacy/abac" 100 2>&1 >/dev/null |
+        grep -E 'semcache: [a-z]+: (rates of|no file|.*built-in rates)' || true
+}
+legacy_clients
+grep -q "debug: rates of $dir/cache/semcache/stand-in-gpu-0.toml" <<<"$(taken)" || fail "the calibration's file is not used: $(taken)"
+grep -q "debug: no file" <<<"$(taken XDG_CACHE_HOME="$dir/empty")" || fail "a missing file"
+[ -z "$(taken SEMCACHE_RATES=off)" ] || fail "SEMCACHE_RATES=off: $(taken SEMCACHE_RATES=off)"
+sed -i 's/^cpu = .*/cpu = "another"/' "$dir/cache/semcache/stand-in-gpu-0.toml"
+grep -q 'info: .* was measured with the processor "another".*; using the built-in rates' <<<"$(taken)" || fail "a foreign file: $(taken)"
+say "calibrations: on simulated devices and on the stand-in of the driver"
+env -i PATH="$PATH" DEVICES=sim:2 "$dir/pack/gpu-bench.sh" predict "$dir/predict" --quick --reps 2 --rates rates/rates.toml \
     --budget 100000 >predict.log 2>&1 || { cat predict.log; fail "gpu-bench.sh predict"; }
 rows=$(grep -cE '^\| d[a-z0-9]+ \| (300|515) \| (first|later) \| [12] \| .* \| [+-][0-9.]+ % \|$' predict/predict.md)
 [ "$rows" = 24 ] || { cat predict/predict.md; fail "predict: $rows lines, not 24"; }
 if grep 'built-in rates' predict/bench.jsonl; then fail "the file of rates is not used"; fi
-say "rates: measured on the stand-in, and $rows predictions by them"
+say "rates: $rows predictions by those of a calibration"
 [ "${1:-}" != --quick ] || { rm -rf "$dir/pack"; exit 0; }
 
 PACK_PRESET=0 "$ROOT/scripts/gpu-octave.sh" build "$dir/octave"

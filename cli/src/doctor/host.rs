@@ -22,6 +22,18 @@ const CORETYPE: &str = "OPENBLAS_CORETYPE";
 /// The time limit for all calls of one routine: thousands of times what they take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The libraries that may be the host BLAS, by name. The first serves programs that bring no BLAS; most programs are linked with
+/// the second.
+const NAMES: [&str; 2] = ["libopenblas.so.0", "libblas.so.3"];
+
+/// The library that serves as the host BLAS of programs that bring none.
+pub(crate) fn library() -> Option<PathBuf> {
+    match std::env::var_os(HOST_BLAS) {
+        Some(path) => Some(path.into()),
+        None => NAMES.into_iter().find_map(find_library),
+    }
+}
+
 /// One finding for each library that programs on this machine use as their BLAS.
 pub(super) fn blas() -> Vec<Finding> {
     if let Some(path) = std::env::var_os(HOST_BLAS).map(PathBuf::from) {
@@ -36,13 +48,8 @@ pub(super) fn blas() -> Vec<Finding> {
             )
         }];
     }
-    // libsemcache_blas opens the first library for programs that bring no BLAS; most programs are linked with the
-    // second.
     let mut found: Vec<(Finding, Verdict)> = Vec::new();
-    for path in ["libopenblas.so.0", "libblas.so.3"]
-        .into_iter()
-        .filter_map(find_library)
-    {
+    for path in NAMES.into_iter().filter_map(find_library) {
         let real = path.canonicalize().unwrap_or_else(|_| path.clone());
         let name = if real == path {
             path.display().to_string()

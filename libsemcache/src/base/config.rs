@@ -8,8 +8,8 @@ mod settings;
 mod values;
 
 pub use settings::{
-    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, Sim, SimMachine,
-    Window,
+    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile, Sim,
+    SimMachine, Window,
 };
 use values::Bad;
 pub use values::parse_size;
@@ -83,9 +83,9 @@ variables! {
     JOINS = "SEMCACHE_JOINS", "on, off", "on",
         "Whether a device waits for bytes that are on their way to another device, and gets them from there, although the \
          host has them, too.";
-    RATES = "SEMCACHE_RATES", "path", "none",
+    RATES = "SEMCACHE_RATES", "path, off", "what semcache calibrate wrote for this machine",
         "File with measured rates of this machine (docs/rates.md), by which calls are predicted instead of by the \
-         built-in ones.";
+         built-in ones; off: no file (a file of that name is ./off).";
     REPORT = "SEMCACHE_REPORT", "path, - for a table on stderr", "none",
         "JSON report at exit; %p is the process id. Without %p the main process writes PATH, others \
          PATH.PID.";
@@ -107,6 +107,13 @@ pub const LIB: &str = "SEMCACHE_LIB";
 
 /// Path of the library by which a tool gets the annotations of NVTX: its name is NVTX's.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+
+/// The folder for files that can be made again, in which `semcache calibrate` keeps its file: its name is that of the XDG Base
+/// Directory Specification. If it is not set, that folder is `.cache` in the user's folder.
+pub const CACHE_HOME: &str = "XDG_CACHE_HOME";
+
+/// The user's folder.
+pub const USER_FOLDER: &str = "HOME";
 
 /// Variables that semcache reads but that are not in the table for users.
 const OTHER_NAMES: &[&str] = &[
@@ -162,7 +169,9 @@ pub struct Config {
     /// `SEMCACHE_JOINS`
     pub joins: bool,
     /// `SEMCACHE_RATES`
-    pub rates: Option<String>,
+    pub rates: RatesFile,
+    /// The folder with the file of `semcache calibrate`, by [`CACHE_HOME`] or [`USER_FOLDER`].
+    pub cache_folder: Option<String>,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
     pub report: Option<String>,
     /// `SEMCACHE_TRACE`: a path that may hold `%p`.
@@ -196,7 +205,8 @@ impl Default for Config {
             pin: Pin::Auto,
             host_share: HostShare::Auto,
             joins: true,
-            rates: None,
+            rates: RatesFile::Calibrated,
+            cache_folder: None,
             report: None,
             trace: None,
             trace_limit: DEFAULT_TRACE_LIMIT,
@@ -234,7 +244,14 @@ impl Config {
             pin: reader.read(PIN, d.pin, values::pin),
             host_share: reader.read(HOST_SHARE, d.host_share, values::host_share),
             joins: reader.read(JOINS, d.joins, values::on_off),
-            rates: reader.read(RATES, d.rates, |v| Ok(Some(v.to_owned()))),
+            rates: reader.read(RATES, d.rates, values::rates),
+            cache_folder: reader
+                .read(CACHE_HOME, None, |v| Ok(values::folder(v, "semcache")))
+                .or_else(|| {
+                    reader.read(USER_FOLDER, None, |v| {
+                        Ok(values::folder(v, ".cache/semcache"))
+                    })
+                }),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
             trace: reader.read(TRACE, d.trace, values::trace),
             trace_limit: reader.read(TRACE_LIMIT, d.trace_limit, values::positive_size),
@@ -263,7 +280,8 @@ impl Config {
     /// the environment (`AT_SECURE`).
     pub fn distrust_paths(&mut self) {
         self.host_blas = None;
-        self.rates = None;
+        self.rates = RatesFile::Calibrated;
+        self.cache_folder = None;
         self.report = None;
         self.trace = None;
         self.nvtx = false;
@@ -515,6 +533,32 @@ mod tests {
     }
 
     #[test]
+    fn the_folder_of_rates() {
+        for (pairs, folder) in [
+            (&[][..], None),
+            (&[(CACHE_HOME, "/c/")], Some("/c/semcache")),
+            (&[(USER_FOLDER, "/h")], Some("/h/.cache/semcache")),
+            (&[(USER_FOLDER, "/")], Some("/.cache/semcache")),
+            (
+                &[(CACHE_HOME, "/c"), (USER_FOLDER, "/h")],
+                Some("/c/semcache"),
+            ),
+            (
+                &[(CACHE_HOME, "c"), (USER_FOLDER, "/h")],
+                Some("/h/.cache/semcache"),
+            ),
+            (&[(CACHE_HOME, ""), (USER_FOLDER, "h")], None),
+        ] {
+            let (config, warnings) = with(pairs);
+            assert_eq!(config.cache_folder.as_deref(), folder, "{pairs:?}");
+            assert!(warnings.is_empty(), "{warnings:?}");
+        }
+        let rates = |value| with(&[(RATES, value)]).0.rates;
+        assert_eq!(rates("off"), RatesFile::Off);
+        assert_eq!(rates("./off"), RatesFile::Path("./off".into()));
+    }
+
+    #[test]
     fn unknown_names_are_named() {
         let lines = unknown_names(["SEMCACHE_DEVICE", "PATH", "SEMCACHE_TILE", MAIN_PID]);
         assert_eq!(lines.len(), 1);
@@ -528,6 +572,8 @@ mod tests {
             (TRACE, "/y"),
             (HOST_BLAS, "/z"),
             (RATES, "/r"),
+            (CACHE_HOME, "/c"),
+            (USER_FOLDER, "/h"),
             (NVTX_INJECTION, "/tool.so"),
             (TILE, "8"),
         ]);

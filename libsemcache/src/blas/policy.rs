@@ -82,7 +82,7 @@ impl Policy {
         threads: usize,
         given: Option<&Given>,
     ) -> Self {
-        let host = HostRates::of(threads, vectors());
+        let host = host_rates(threads);
         let devices = backend.map_or(&[][..], |b| b.devices());
         let mode = match config.offload {
             Offload::Auto => Mode::Auto,
@@ -304,6 +304,12 @@ pub fn host_threads(environment: &dyn Fn(&str) -> Option<String>, cores: usize) 
     said.unwrap_or(cores).clamp(1, cores.max(1))
 }
 
+/// The built-in rates of a host BLAS with this number of threads on this processor.
+#[must_use]
+pub fn host_rates(threads: usize) -> HostRates {
+    HostRates::of(threads, vectors())
+}
+
 fn vectors() -> Vectors {
     #[cfg(target_arch = "x86_64")]
     {
@@ -319,7 +325,8 @@ fn vectors() -> Vectors {
 
 /// Built-in rates: those of the modelled machine for simulated devices, those found by product name for others; and in
 /// their places the figures that are given. The link speed of simulated devices (`SEMCACHE_SIM=link`) comes last.
-fn rates(
+#[must_use]
+pub fn rates(
     config: &Config,
     backend: Option<&dyn Backend>,
     host: HostRates,

@@ -394,13 +394,23 @@ impl Rates {
     /// slots, which are slower, have the generic one.
     #[must_use]
     pub fn by_name(name: &str, host: HostRates) -> Rates {
+        match Rates::table_of(name) {
+            "H200" => Rates::h200(host),
+            "H100" => Rates::h100(host),
+            _ => Rates::generic(host),
+        }
+    }
+
+    /// The name of the table that [`Rates::by_name`] takes.
+    #[must_use]
+    pub fn table_of(name: &str) -> &'static str {
         let name = name.to_ascii_lowercase();
         if name.contains("h200") {
-            Rates::h200(host)
+            "H200"
         } else if name.contains("h100") && name.contains("hbm3") {
-            Rates::h100(host)
+            "H100"
         } else {
-            Rates::generic(host)
+            "other GPUs"
         }
     }
 

@@ -1,19 +1,23 @@
-//! The file of a machine's rates (`SEMCACHE_RATES`): a TOML text whose figures replace those of the built-in table.
+//! The file of a machine's rates (`SEMCACHE_RATES`, `semcache calibrate`): a TOML text whose figures replace those of the built-in table.
 //!
 //! The path of a figure in the file is the path of the field in [`Rates`], and its unit is the field's; docs/rates.md
 //! has the list. No figure can make a prediction infinite or not a number: each must lie between bounds that are far from
 //! what any machine has.
 
+mod said;
+
 use toml::de::{DeTable, DeValue};
 
+pub use said::{Said, file_name, gpus};
+
 use super::ports::Ports;
-use super::rates::{DeviceRates, GemmRate, HostRates, LinkRate, Rates, Total};
+use super::rates::{DeviceRates, GemmRate, HostRates, Kinds, LinkRate, Rates, Total};
 use crate::base::work::RunShares;
 
 /// The version of the format that this library reads.
 pub const VERSION: i64 = 1;
 
-/// What is written for people who read the file: the library takes no figure from this table.
+/// The table that says on which machine the file was measured. No figure is taken from it.
 const MACHINE: &str = "machine";
 
 /// The least and the greatest value of a figure.
@@ -198,9 +202,50 @@ fn host_figures(host: &mut HostRates) -> [Figure<'_>; 7] {
     ]
 }
 
-/// The figures of a file.
+/// All figures of the rates, for one kind of device: their paths in a file, and their values.
+#[must_use]
+pub fn listed(rates: &Rates, kind: usize) -> Vec<(&'static str, Vec<f64>)> {
+    let mut rates = Rates {
+        kinds: Kinds::alike(*rates.kinds.of_kind(kind)),
+        ..*rates
+    };
+    let all = figures(&mut rates).into_iter();
+    all.map(|figure| (figure.path, figure.at.to_vec()))
+        .collect()
+}
+
+/// Whether a figure may have these values in a file.
+#[must_use]
+pub fn allowed(path: &str, values: &[f64]) -> bool {
+    let mut known = Rates::generic(HostRates::of_cores(1));
+    let known = figures(&mut known);
+    let figure = known.iter().find(|figure| figure.path == path);
+    figure.is_some_and(|figure| figure.fits(values.len()) && figure.holds(values))
+}
+
+impl Figure<'_> {
+    /// Whether a file may give this number of values.
+    fn fits(&self, count: usize) -> bool {
+        match self.count {
+            Count::First => (1..=self.at.len()).contains(&count),
+            Count::One | Count::All => count == self.at.len(),
+        }
+    }
+
+    /// Whether all values lie within the bounds.
+    fn holds(&self, values: &[f64]) -> bool {
+        let (least, greatest) = self.bounds;
+        // A comparison with a value that is not a number is false.
+        values.iter().all(|v| *v >= least && *v <= greatest)
+    }
+}
+
+/// The figures of a file, and what it says of its machine.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Given(Vec<(String, Vec<f64>)>);
+pub struct Given {
+    figures: Vec<(String, Vec<f64>)>,
+    said: Said,
+}
 
 impl Given {
     /// Reads the text of a file.
@@ -241,14 +286,46 @@ impl Given {
                 collect(name, value.get_ref(), &known, &mut given)?;
             }
         }
-        Ok(Given(given))
+        Ok(Given {
+            figures: given,
+            said: Said::read(table.get(MACHINE).map(|v| v.get_ref())),
+        })
+    }
+
+    /// What the file says of the machine that it was measured on.
+    #[must_use]
+    pub fn said(&self) -> &Said {
+        &self.said
+    }
+
+    /// Whether the file gives the figure with this path.
+    #[must_use]
+    pub fn has(&self, path: &str) -> bool {
+        self.figures.iter().any(|(given, _)| given == path)
+    }
+
+    /// The figures that hold for a process which uses this number of GPUs, and gives the host BLAS this number of threads: those of
+    /// the host BLAS if they were measured with as many, and totals if they were measured with as many GPUs or more.
+    #[must_use]
+    pub fn used_with(mut self, gpus: usize, threads: usize) -> Given {
+        // For more than eight GPUs the total of eight holds.
+        let totals = self
+            .said
+            .gpus
+            .is_some_and(|measured| measured >= gpus.min(8));
+        let host = self.said.threads == Some(threads);
+        self.figures.retain(|(path, _)| match path.as_str() {
+            "h2d_all" | "d2h_all" | "pin" => totals,
+            path => host || !path.starts_with("host."),
+        });
+        self
     }
 
     /// The rates with the figures of the file in the places of their own.
     #[must_use]
     pub fn over(&self, mut rates: Rates) -> Rates {
         for figure in figures(&mut rates) {
-            if let Some((_, values)) = self.0.iter().find(|(path, _)| path == figure.path) {
+            if let Some((_, values)) = self.figures.iter().find(|(path, _)| path == figure.path) {
                 let last = values.last().copied();
                 let values = values
                     .iter()
@@ -260,11 +337,7 @@ impl Given {
                 }
             }
         }
-        if self
-            .0
-            .iter()
-            .any(|(path, _)| path == "h2d_all" || path == "d2h_all")
-        {
+        if self.has("h2d_all") || self.has("d2h_all") {
             // What devices reach together was measured.
             rates.ports = Ports::NONE;
         }
@@ -307,11 +380,7 @@ fn collect(
         _ => None,
     };
     let most = figure.at.len();
-    let fits = |n: usize| match figure.count {
-        Count::First => (1..=most).contains(&n),
-        Count::One | Count::All => n == most,
-    };
-    let values = values.filter(|v| fits(v.len())).ok_or_else(|| {
+    let values = values.filter(|v| figure.fits(v.len())).ok_or_else(|| {
         let what = match figure.count {
             Count::One => "a number".to_owned(),
             Count::All => format!("a list of {most} numbers"),
@@ -319,9 +388,8 @@ fn collect(
         };
         format!("has a {path} that is not {what}")
     })?;
-    let (least, greatest) = figure.bounds;
-    // A comparison with a value that is not a number is false.
-    if !values.iter().all(|v| *v >= least && *v <= greatest) {
+    if !figure.holds(&values) {
+        let (least, greatest) = figure.bounds;
         return Err(format!(
             "has a {path} that is not within {least:e} and {greatest:e}"
         ));

@@ -13,7 +13,7 @@ mod panicked;
 mod phase;
 mod present;
 mod ranks;
-mod rates;
+pub mod rates;
 pub mod report;
 mod retire;
 pub mod start;

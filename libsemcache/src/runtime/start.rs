@@ -311,9 +311,11 @@ fn bring_up(machine: &'static dyn Rising) -> Result<(), String> {
     outcome
 }
 
-/// The offload policy, with the rates of the file that the configuration names.
+/// The offload policy, with the rates of the file that the configuration names, or of the one that was measured on this machine.
 fn policy(config: &Config, backend: Option<&'static dyn Backend>) -> Policy {
-    Policy::new(config, backend, init::host_threads(), rates::given(config))
+    let threads = init::host_threads();
+    let given = rates::given(config, backend, threads);
+    Policy::new(config, backend, threads, given.as_deref())
 }
 
 /// Makes the runtime visible, once, and ends start-up: later calls change nothing.

@@ -44,7 +44,7 @@ macro_rules! called {
 
 /// An open library, the prefix and suffix that it adds to the names of routines, and how its functions return values.
 #[derive(Debug)]
-pub(super) struct Library {
+pub(crate) struct Library {
     path: String,
     /// Never closed: threads of the library may be running, and addresses of its routines are kept.
     file: ManuallyDrop<loader::Library>,
@@ -81,7 +81,7 @@ fn is_semcache(scope: &loader::Library) -> bool {
 
 impl Library {
     /// Opens a library.
-    pub(super) fn open(path: &str) -> Result<Library, String> {
+    pub(crate) fn open(path: &str) -> Result<Library, String> {
         // SAFETY: the library's constructors run here as they would in a program; it is never closed.
         let file =
             unsafe { loader::Library::open(Some(path), loader::RTLD_LAZY | loader::RTLD_LOCAL) }
@@ -131,7 +131,7 @@ impl Library {
     }
 
     /// A routine, if the library has it.
-    pub(super) fn routine<'a>(&self, name: &'a str) -> Option<Routine<'a>> {
+    pub(crate) fn routine<'a>(&self, name: &'a str) -> Option<Routine<'a>> {
         // AMD's BLIS has these routines without their first argument, ORDER.
         if name.ends_with("matcopy") && self.omits_order() {
             return None;
@@ -218,11 +218,23 @@ enum Shown {
 
 /// A routine of a library.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Routine<'a> {
+pub(crate) struct Routine<'a> {
     pub(super) name: &'a str,
     address: Address,
     widened: bool,
     hidden: bool,
+}
+
+impl Routine<'_> {
+    /// Calls the routine once with these arguments: each is the memory whose address it gets. For times of calls, between which
+    /// nothing is allocated.
+    pub(crate) fn call(self, arguments: &mut [&mut [u64]]) {
+        let mut addresses: Arguments = [std::ptr::without_provenance(1); MOST];
+        for (address, argument) in addresses.iter_mut().zip(arguments) {
+            *address = argument.as_mut_ptr().cast_const().cast();
+        }
+        called!(self.address, Pair, addresses);
+    }
 }
 
 /// A call whose arguments are added one by one.

@@ -21,7 +21,8 @@ use std::process::ExitCode;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use semcache::base::Dtype;
 
-use call::{Library, Wrong};
+pub(crate) use call::Library;
+use call::Wrong;
 use data::Draw;
 use extensions::EXTENSIONS;
 use level1::Of;

@@ -160,3 +160,14 @@ pub enum Gate {
     /// No page protection: write-through.
     Eager,
 }
+
+/// `SEMCACHE_RATES`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RatesFile {
+    /// The file that `semcache calibrate` wrote for this machine, if there is one.
+    Calibrated,
+    /// None: the built-in rates hold.
+    Off,
+    /// The file with this path.
+    Path(String),
+}

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::settings::{
-    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, Sim, SimMachine,
-    Window,
+    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile, Sim,
+    SimMachine, Window,
 };
 use crate::base::ids::MAX_DEVICES;
 
@@ -159,6 +159,19 @@ pub(super) fn offload(v: &str) -> Result<Offload, Bad> {
         "never" => Ok(Offload::Never),
         _ => Err(Bad("is not one of auto, always, never")),
     }
+}
+
+pub(super) fn rates(value: &str) -> Result<RatesFile, Bad> {
+    Ok(match value {
+        "off" => RatesFile::Off,
+        path => RatesFile::Path(path.to_owned()),
+    })
+}
+
+/// The folder with semcache's files in a folder of a user; `None` if that folder's path is not absolute.
+pub(super) fn folder(of_user: &str, within: &str) -> Option<String> {
+    let absolute = of_user.starts_with('/');
+    absolute.then(|| format!("{}/{within}", of_user.trim_end_matches('/')))
 }
 
 pub(super) fn ranks(v: &str) -> Result<Ranks, Bad> {

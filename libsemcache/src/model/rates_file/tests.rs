@@ -56,8 +56,93 @@ fn what_is_missing_stays() {
         "# a comment\n[machine]\ngpu = \"any\"\ngpus = 2\n[device.h2d]\n[host]",
     ] {
         let given = file(text).expect(text);
-        assert_eq!((given.over(h100()), &given), (h100(), &Given::default()));
+        assert_eq!((given.over(h100()), given.figures), (h100(), vec![]));
     }
+}
+
+#[test]
+fn what_is_said_of_the_machine() {
+    let given = file(
+        "[machine]\ngpu = \"A\"\ngpus = 2\ncpu = \"B\"\nmeasured = \"2026-01-02\"\nthreads = 4\nunsettled = [\"x\"]",
+    );
+    let said = given.expect("a file").said().clone();
+    let text = |t: &str| Some(t.to_owned());
+    assert_eq!(
+        said,
+        Said {
+            gpu: text("A"),
+            gpus: Some(2),
+            cpu: text("B"),
+            measured: text("2026-01-02"),
+            threads: Some(4),
+        }
+    );
+    for bad in [
+        "machine = 1",
+        "[machine]",
+        "[machine]\ngpu = 1\ncpu = [\"B\"]\nmeasured = 2026-01-02\nthreads = 1.5",
+        "[machine]\ngpu = \"A\\u001b[1m\"\ncpu = \"B\\nC\"\nthreads = -1",
+    ] {
+        assert_eq!(file(bad).expect(bad).said(), &Said::default(), "{bad}");
+    }
+}
+
+#[test]
+fn figures_are_listed_by_kind() {
+    let mut rates = h100();
+    let mut other = *rates.of(DeviceId(0));
+    other.launch_s = 9.0;
+    rates.kinds = Kinds::new([*rates.of(DeviceId(0)), other]).expect("devices");
+    for (kind, launch) in [(0, h100().of(DeviceId(0)).launch_s), (1, 9.0)] {
+        let all = listed(&rates, kind);
+        assert_eq!(all.len(), 36);
+        assert!(all.contains(&("device.launch_s", vec![launch])));
+        assert!(all.contains(&("pin", rates.pin.0.to_vec())));
+    }
+}
+
+#[test]
+fn what_a_file_may_have() {
+    for (path, values) in [
+        ("pin", &[1e9][..]),
+        ("device.launch_s", &[1e-6]),
+        ("host.gemm_flops", &[1.0; 4]),
+    ] {
+        assert!(allowed(path, values), "{path}");
+    }
+    for (path, values) in [
+        ("pin", &[][..]),
+        ("device.launch_s", &[0.0]),
+        ("device.launch_s", &[f64::NAN]),
+        ("host.gemm_flops", &[1.0; 3]),
+        ("machine.gpu", &[1.0]),
+    ] {
+        assert!(!allowed(path, values), "{path}");
+    }
+}
+
+#[test]
+fn figures_hold_for_the_gpus_and_threads_that_they_were_measured_with() {
+    let lines = "task_s = 1.0\npin = [1.0]\nh2d_all = [1.0]\nd2h_all = [1.0]\nhost.call_s = 1.0\n";
+    let given = file(&format!("{lines}[machine]\ngpus = 2\nthreads = 4")).expect("a file");
+    for (gpus, threads, totals, host) in [
+        (2, 4, true, true),
+        (1, 4, true, true),
+        (3, 4, false, true),
+        (2, 3, true, false),
+        (2, 5, true, false),
+    ] {
+        let used = given.clone().used_with(gpus, threads);
+        for path in ["pin", "h2d_all", "d2h_all"] {
+            assert_eq!(used.has(path), totals, "{gpus} {path}");
+        }
+        assert_eq!(used.has("host.call_s"), host, "{threads}");
+        assert!(used.has("task_s"));
+    }
+    let eight = file(&format!("{lines}[machine]\ngpus = 8")).expect("a file");
+    assert!(eight.used_with(16, 1).has("pin"));
+    let unsaid = file(lines).expect("a file").used_with(1, 1);
+    assert!(!unsaid.has("pin") && !unsaid.has("host.call_s") && unsaid.has("task_s"));
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 
 use super::super::mode::SECLUDED;
 use super::*;
+use crate::base::DeviceId;
+use crate::device::api::{Caps, DeviceError, Kernel, Region, Shape, Ticket};
 use crate::model::rates::{HostRates, Rates};
 
 /// Runs a test's body in a process of its own, for which the variable names this path. Returns the library's lines on stderr.
@@ -31,8 +33,12 @@ fn path(file: &tempfile::NamedTempFile) -> &str {
 /// The rates that the file which the environment names makes of these, twice asked for.
 fn made(table: &Rates) -> Rates {
     let config = super::super::init::config();
-    let first = given(config).expect("a file is named").over(*table);
-    let again = given(config).expect("a file is named").over(*table);
+    let over = || {
+        given(config, None, 1)
+            .expect("a file is named")
+            .over(*table)
+    };
+    let (first, again) = (over(), over());
     assert_eq!(first, again);
     first
 }
@@ -128,12 +134,253 @@ fn no_file_is_opened_after_system_calls_are_restricted() {
     let told = told("/nowhere/rates.toml", || {
         let config = super::super::init::config();
         SECLUDED.store(true, Ordering::Relaxed);
-        assert_eq!(given(config), None);
+        assert_eq!(given(config, None, 1), None);
     });
     assert_eq!(told, "");
 }
 
 #[test]
 fn without_the_setting_there_is_none() {
-    assert_eq!(given(&Config::default()), None);
+    let gpus = Gpus::of("cuda", &[GPU]);
+    assert_eq!(given(&Config::default(), Some(&gpus), 1), None);
+}
+
+const GPU: &str = "NVIDIA H100 80GB HBM3";
+/// The name of the file of that GPU.
+const NAME: &str = "h100-80gb-hbm3.toml";
+
+/// A machine that has names and does nothing.
+#[derive(Debug)]
+struct Gpus(Vec<Caps>);
+
+impl Gpus {
+    fn of(kind: &'static str, names: &[&str]) -> Gpus {
+        let caps = names.iter().map(|name| Caps {
+            name: (*name).to_owned(),
+            kind,
+            memory: 1 << 30,
+            links: Vec::new(),
+        });
+        Gpus(caps.collect())
+    }
+}
+
+const NOTHING: DeviceError = DeviceError::Lost {
+    device: DeviceId(0),
+};
+
+#[expect(unsafe_code, reason = "the device contract, of which nothing is done")]
+impl Backend for Gpus {
+    fn devices(&self) -> &[Caps] {
+        &self.0
+    }
+    fn alloc(&self, _: DeviceId, _: usize) -> Result<u64, DeviceError> {
+        Err(NOTHING)
+    }
+    unsafe fn free(&self, _: DeviceId, _: u64) {}
+    unsafe fn upload(
+        &self,
+        _: DeviceId,
+        _: &[Ticket],
+        _: &[Ticket],
+        _: Region,
+        _: Region,
+        _: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        Err(NOTHING)
+    }
+    unsafe fn download(
+        &self,
+        _: DeviceId,
+        _: &[Ticket],
+        _: Region,
+        _: Region,
+        _: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        Err(NOTHING)
+    }
+    unsafe fn copy_peer(
+        &self,
+        _: DeviceId,
+        _: DeviceId,
+        _: &[Ticket],
+        _: Region,
+        _: Region,
+        _: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        Err(NOTHING)
+    }
+    unsafe fn launch(&self, _: DeviceId, _: &[Ticket], _: &Kernel) -> Result<Ticket, DeviceError> {
+        Err(NOTHING)
+    }
+    fn done(&self, _: Ticket) -> Result<bool, DeviceError> {
+        Err(NOTHING)
+    }
+    fn wait(&self, _: Ticket) -> Result<(), DeviceError> {
+        Err(NOTHING)
+    }
+}
+
+/// The text of a file of this machine with a GPU, and these lines behind its figures.
+fn of_this_machine(lines: &str) -> String {
+    let cpu = processor();
+    assert!(!cpu.is_empty());
+    format!(
+        "version = 1\ntask_s = 7e-6\nhost.call_s = 3.0\n{lines}\n[machine]\ngpu = \"{GPU}\"\ncpu = \"{cpu}\"\nthreads = 2\n"
+    )
+}
+
+/// A folder in which the file of the GPU has this text.
+fn folder(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join(NAME), text).expect("written");
+    folder
+}
+
+/// What a process takes from the files in a folder.
+fn taken(folder: &std::path::Path, gpus: &Gpus, threads: usize) -> Option<Given> {
+    let config = Config {
+        cache_folder: Some(folder.to_str().expect("a name in UTF-8").to_owned()),
+        ..Config::default()
+    };
+    given(&config, Some(gpus), threads).map(Cow::into_owned)
+}
+
+#[test]
+fn a_measured_file_is_used_for_its_machine() {
+    let folder = folder(&of_this_machine(""));
+    let gpus = Gpus::of("cuda", &[GPU, GPU]);
+    let rates = |threads| {
+        let given = taken(folder.path(), &gpus, threads);
+        given.expect("the machine's file").over(table())
+    };
+    assert_eq!((rates(2).task_s, rates(2).host.call_s), (7e-6, 3.0));
+    // The host BLAS with another number of threads was not measured.
+    assert_eq!((rates(1).task_s, rates(1).host), (7e-6, table().host));
+    for (kind, names) in [("sim", &[GPU][..]), ("cuda", &["NVIDIA A2"]), ("cuda", &[])] {
+        let gpus = Gpus::of(kind, names);
+        assert_eq!(taken(folder.path(), &gpus, 2), None, "{kind} {names:?}");
+    }
+    let config = Config {
+        rates: RatesFile::Off,
+        cache_folder: Some(folder.path().to_str().expect("UTF-8").to_owned()),
+        ..Config::default()
+    };
+    assert_eq!(given(&config, Some(&gpus), 2), None);
+}
+
+#[test]
+fn a_measured_file_is_not_opened_after_system_calls_are_restricted() {
+    testkit::alone(|| {
+        let folder = folder(&of_this_machine(""));
+        let gpus = Gpus::of("cuda", &[GPU]);
+        assert!(taken(folder.path(), &gpus, 2).is_some());
+        SECLUDED.store(true, Ordering::Relaxed);
+        assert_eq!(taken(folder.path(), &gpus, 2), None);
+    });
+}
+
+/// What is said of a file with this text.
+fn refused(text: &str) -> String {
+    let folder = folder(text);
+    let path = folder.path().join(NAME);
+    measured(path.to_str().expect("UTF-8"), (GPU, 1), 2).expect_err(text)
+}
+
+#[test]
+fn measured_files_that_are_not_used() {
+    let good = of_this_machine("");
+    let with = |old: &str, new: &str| {
+        assert!(good.contains(old));
+        refused(&good.replace(old, new))
+    };
+    for (said, why) in [
+        (with("version = 1", "version = 0"), "has another version"),
+        (with("version = 1\n", ""), "does not say \"version = 1\""),
+        (with(GPU, "NVIDIA A2"), "was measured with the GPU"),
+        (
+            with(&processor(), "another"),
+            "was measured with the processor",
+        ),
+        (with("gpu = ", "card = "), "does not say with which GPU"),
+        (with("7e-6", ""), "is not TOML: line 2"),
+        (with("7e-6", "0"), "has a task_s that is not within"),
+        (with("7e-6", "nan"), "has a task_s that is not within"),
+        (with("7e-6", "-7e-6"), "has a task_s that is not within"),
+        (
+            refused(&of_this_machine(&"# a line\n".repeat(10_000))),
+            "is longer than",
+        ),
+        (refused(""), "does not say \"version = 1\""),
+    ] {
+        assert!(said.starts_with(why), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+}
+
+#[test]
+fn what_lies_in_the_place_of_a_measured_file() {
+    let place = || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(NAME);
+        (folder, path)
+    };
+    let said = |path: &std::path::Path| measured(path.to_str().expect("UTF-8"), (GPU, 1), 2);
+    let (_folder, path) = place();
+    assert_eq!(said(&path), Ok(None));
+    assert_eq!(said(&path.join("below")), Ok(None));
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    said(&path).expect_err("a pipe");
+    let (_folder, path) = place();
+    std::fs::create_dir(&path).expect("a folder");
+    said(&path).expect_err("a folder");
+    let (folder, path) = place();
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::write(&elsewhere, of_this_machine("")).expect("written");
+    assert!(said(&elsewhere).is_ok_and(|given| given.is_some()));
+    std::os::unix::fs::symlink(&elsewhere, &path).expect("a link");
+    said(&path).expect_err("a link");
+}
+
+/// Runs a test's body in a process of its own, for which the folder named has a file with this text. Returns the library's lines.
+fn lines_about<F: FnOnce()>(text: &str, level: &str, body: F) -> Vec<String> {
+    let folder = folder(text);
+    let path = folder.path().to_str().expect("UTF-8");
+    let variables = [("SEMCACHE_LOG", level), ("XDG_CACHE_HOME", path)];
+    std::fs::create_dir(folder.path().join("semcache")).expect("a folder");
+    let (from, to) = (folder.path().join(NAME), folder.path().join("semcache"));
+    std::fs::rename(from, to.join(NAME)).expect("moved");
+    let output = testkit::apart_under(&variables, body);
+    assert!(output.status.success());
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines = err.lines().filter(|line| line.starts_with("semcache"));
+    lines.map(str::to_owned).collect()
+}
+
+/// What the environment's file makes of the built-in rates.
+fn found() -> Option<Cow<'static, Given>> {
+    let config = super::super::init::config();
+    given(config, Some(&Gpus::of("cuda", &[GPU])), 2)
+}
+
+const BAD: &str = "version = 1\ntask_s = -1";
+
+#[test]
+fn a_measured_file_that_is_not_used_costs_one_line_at_info() {
+    let said = lines_about(BAD, "info", || assert_eq!(found(), None));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("semcache: info: /"), "{said:?}");
+    assert!(said[0].ends_with("; using the built-in rates"), "{said:?}");
+}
+
+#[test]
+fn a_measured_file_that_is_not_used_costs_no_line_otherwise() {
+    let said = lines_about(BAD, "warn", || assert_eq!(found(), None));
+    assert!(said.is_empty(), "{said:?}");
+}
+
+#[test]
+fn a_measured_file_that_is_used_costs_no_line() {
+    let said = lines_about(&of_this_machine(""), "info", || assert!(found().is_some()));
+    assert!(said.is_empty(), "{said:?}");
 }
