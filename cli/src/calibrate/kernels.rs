@@ -11,7 +11,7 @@ use semcache::device::api::Ticket;
 use super::copies::products;
 use super::machine::{Copy, Machine};
 use super::session::Sample;
-use super::tasks::{Operation, Task, dtype};
+use super::tasks::{Operation, TIMED_ALONE, Task, dtype};
 use super::watched::{forget, seconds, span};
 
 /// Seconds of products before each measured one: a GPU that computes for longer lowers its clock.
@@ -34,12 +34,14 @@ pub(super) fn busy(machine: &Machine) -> Result<f64, String> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// The number of kernels of this order that are measured in a row.
+/// The number of products of this order that are measured in a row: those of orders below [`TIMED_ALONE`] take a millisecond and more
+/// together, so that the host's clock is exact enough.
 fn count(machine: &Machine, order: usize) -> usize {
     match order {
         _ if machine.sizes.order < 1024 => 3,
-        0..1024 => 50,
-        1024..4096 => 8,
+        0..1024 => SMALL,
+        1024..TIMED_ALONE => 50,
+        TIMED_ALONE..4096 => 8,
         _ => 1,
     }
 }
@@ -63,7 +65,12 @@ pub(super) fn sample(machine: &Machine, task: &Task, busy: f64) -> Result<Sample
             }
             let lead = if quick { QUICK_S } else { LOAD_S };
             let one = || machine.product(dtype(which), n);
-            let found = timed(machine, (lead, busy), count(machine, n), &one)?;
+            let (lead, count) = ((lead, busy), count(machine, n));
+            let found = if task.is_watched() {
+                timed(machine, lead, count, &one)?
+            } else {
+                in_a_row(machine, lead, count, &one)?
+            };
             for ticket in last {
                 machine.wait(ticket)?;
             }

@@ -7,7 +7,11 @@ use super::machine::Machine;
 /// The lengths of the pieces of which copies of matrices consist, in the order of `device.runs`.
 pub(super) const RUNS: [usize; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// An operation. Those before [`Operation::Product`] are timed before the devices time all operations.
+/// The order from which on a product takes so long that the events by which a device times it do not count. Smaller ones are timed
+/// many in a row, without events between them.
+pub(super) const TIMED_ALONE: usize = 2048;
+
+/// An operation. Those before [`Operation::Product`], and small products, are timed before the devices time all operations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Operation {
     /// Page-locking while this number of devices are up.
@@ -107,10 +111,8 @@ impl Task {
     /// Whether the devices' own times of operations are needed.
     pub(super) fn is_watched(&self) -> bool {
         use Operation::{Beside, Copy, Memory, Product, Runs};
-        matches!(
-            self.operation,
-            Copy(_) | Beside(_) | Runs | Memory | Product(Way::In, _)
-        )
+        matches!(self.operation, Copy(_) | Beside(_) | Runs | Memory)
+            || matches!(self.operation, Product(Way::In, _)) && self.size >= TIMED_ALONE
     }
 
     /// Whether the host BLAS is measured.
@@ -159,9 +161,13 @@ pub(super) fn plan(machine: &Machine, host: Option<HostSizes>) -> Vec<Task> {
         add(Operation::Exec, &[1000]);
         add(Operation::Stream, &[1000]);
         let orders = powers(if sizes.order < 1024 { 32 } else { 256 }, sizes.order, 2);
-        // Singles before doubles: the operands are filled once for each.
-        for which in [0, 2, 1, 3] {
-            add(Operation::Product(Way::In, which), &orders);
+        let (small, large): (Vec<usize>, Vec<usize>) =
+            orders.into_iter().partition(|order| *order < TIMED_ALONE);
+        for orders in [small, large] {
+            // Singles before doubles: the operands are filled once for each.
+            for which in [0, 2, 1, 3] {
+                add(Operation::Product(Way::In, which), &orders);
+            }
         }
         add(Operation::Memory, &[sizes.order]);
     }
