@@ -252,7 +252,7 @@ impl Stage {
                 Ok(())
             })
             .clone()?;
-        if let Operation::Product(Way::In, which) = task.operation {
+        if let Operation::Row(which) | Operation::Product(Way::In, which) = task.operation {
             let single = matches!(tasks::dtype(which), Dtype::S | Dtype::C);
             if single != self.single {
                 machine.factors(single)?;

@@ -53,10 +53,18 @@ impl Times<'_> {
     }
 
     /// The times of products of a type.
+    /// The times of products of a type, small and large ones; `None` if one of them is missing.
     fn products(&self, way: Way, which: Type) -> Option<Products> {
+        let mut points = Vec::new();
+        for operation in [Operation::Row(which), Operation::Product(way, which)] {
+            let here = operation != Operation::Row(which) || way == Way::In;
+            if here && self.tasks.iter().any(|task| task.operation == operation) {
+                points.extend(self.all(operation)?);
+            }
+        }
         Some(Products {
             flops: flops(dtype(which)),
-            points: self.all(Operation::Product(way, which))?,
+            points,
         })
     }
 

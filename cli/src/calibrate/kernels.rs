@@ -34,8 +34,8 @@ pub(super) fn busy(machine: &Machine) -> Result<f64, String> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// The number of products of this order that are measured in a row: those of orders below [`TIMED_ALONE`] take a millisecond and more
-/// together, so that the host's clock is exact enough.
+/// The number of products of this order in a sample. Those of orders below [`TIMED_ALONE`] take a millisecond and more together, so
+/// that the host's clock is exact enough.
 fn count(machine: &Machine, order: usize) -> usize {
     match order {
         _ if machine.sizes.order < 1024 => 3,
@@ -50,7 +50,7 @@ fn count(machine: &Machine, order: usize) -> usize {
 pub(super) fn sample(machine: &Machine, task: &Task, busy: f64) -> Result<Sample, String> {
     let n = task.size;
     match task.operation {
-        Operation::Product(_, which) => {
+        Operation::Row(which) | Operation::Product(_, which) => {
             // Copies run beside products, and the device has the clock that it keeps under load: as in a call whose tiles
             // arrive and leave while others are computed.
             let quick = machine.sizes.order < 1024;
@@ -66,10 +66,9 @@ pub(super) fn sample(machine: &Machine, task: &Task, busy: f64) -> Result<Sample
             let lead = if quick { QUICK_S } else { LOAD_S };
             let one = || machine.product(dtype(which), n);
             let (lead, count) = ((lead, busy), count(machine, n));
-            let found = if task.is_watched() {
-                timed(machine, lead, count, &one)?
-            } else {
-                in_a_row(machine, lead, count, &one)?
+            let found = match task.operation {
+                Operation::Row(_) => in_a_row(machine, lead, count, &one)?,
+                _ => timed(machine, lead, count, &one)?,
             };
             for ticket in last {
                 machine.wait(ticket)?;

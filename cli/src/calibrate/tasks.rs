@@ -7,11 +7,10 @@ use super::machine::Machine;
 /// The lengths of the pieces of which copies of matrices consist, in the order of `device.runs`.
 pub(super) const RUNS: [usize; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// The order from which on a product takes so long that the events by which a device times it do not count. Smaller ones are timed
-/// many in a row, without events between them.
+/// The order from which on a product takes so long that the events by which a device times it do not count.
 pub(super) const TIMED_ALONE: usize = 2048;
 
-/// An operation. Those before [`Operation::Product`], and small products, are timed before the devices time all operations.
+/// An operation. Those before [`Operation::Product`] are timed before the devices time all operations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Operation {
     /// Page-locking while this number of devices are up.
@@ -20,6 +19,8 @@ pub(super) enum Operation {
     Launch,
     Exec,
     Stream,
+    /// A product of square matrices of an order below [`TIMED_ALONE`], under load: many in a row, without events between them.
+    Row(Type),
     /// A product of square matrices, under load.
     Product(Way, Type),
     /// A product of a matrix and a vector of doubles that is as fast as memory.
@@ -78,7 +79,9 @@ impl Task {
         let (what, unit) = match self.operation {
             Operation::Pin => ("page-locking".to_owned(), "GPUs in use"),
             Operation::Product(Way::Out, t) => (format!("host {}gemm", dtype(t).letter()), "order"),
-            Operation::Product(_, t) => (format!("{}gemm", dtype(t).letter()), "order"),
+            Operation::Row(t) | Operation::Product(_, t) => {
+                (format!("{}gemm", dtype(t).letter()), "order")
+            }
             Operation::Memory => ("dgemv".to_owned(), "order"),
             Operation::Launch => ("small dgemm".to_owned(), "order"),
             Operation::Exec => ("small daxpy".to_owned(), "elements"),
@@ -103,7 +106,10 @@ impl Task {
         match self.operation {
             Operation::Product(Way::Out, _) => 4,
             Operation::Product(..) if self.size > 2048 => 4,
-            Operation::Product(..) | Operation::Together(_) | Operation::HostMemory => 2,
+            Operation::Row(_)
+            | Operation::Product(..)
+            | Operation::Together(_)
+            | Operation::HostMemory => 2,
             _ => 1,
         }
     }
@@ -111,8 +117,10 @@ impl Task {
     /// Whether the devices' own times of operations are needed.
     pub(super) fn is_watched(&self) -> bool {
         use Operation::{Beside, Copy, Memory, Product, Runs};
-        matches!(self.operation, Copy(_) | Beside(_) | Runs | Memory)
-            || matches!(self.operation, Product(Way::In, _)) && self.size >= TIMED_ALONE
+        matches!(
+            self.operation,
+            Copy(_) | Beside(_) | Runs | Memory | Product(Way::In, _)
+        )
     }
 
     /// Whether the host BLAS is measured.
@@ -161,13 +169,15 @@ pub(super) fn plan(machine: &Machine, host: Option<HostSizes>) -> Vec<Task> {
         add(Operation::Exec, &[1000]);
         add(Operation::Stream, &[1000]);
         let orders = powers(if sizes.order < 1024 { 32 } else { 256 }, sizes.order, 2);
-        let (small, large): (Vec<usize>, Vec<usize>) =
-            orders.into_iter().partition(|order| *order < TIMED_ALONE);
-        for orders in [small, large] {
-            // Singles before doubles: the operands are filled once for each.
-            for which in [0, 2, 1, 3] {
-                add(Operation::Product(Way::In, which), &orders);
-            }
+        // Of the orders of `--quick`, a row takes too little time for the host's clock.
+        let in_row = |order: &usize| (1024..).contains(&sizes.order) && *order < TIMED_ALONE;
+        let (small, large): (Vec<usize>, Vec<usize>) = orders.into_iter().partition(in_row);
+        // Singles before doubles: the operands are filled once for each.
+        for which in [0, 2, 1, 3] {
+            add(Operation::Row(which), &small);
+        }
+        for which in [0, 2, 1, 3] {
+            add(Operation::Product(Way::In, which), &large);
         }
         add(Operation::Memory, &[sizes.order]);
     }
