@@ -17,7 +17,7 @@ use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::drift::Drift;
 use crate::model::exec;
 use crate::model::first::{self, Gpu};
-use crate::model::host_times::{self, HostTimes};
+use crate::model::host_times::HostTimes;
 use crate::model::observe::Refined;
 use crate::model::ports::Ports;
 use crate::model::rates::{HostRates, Rates, Total, Vectors};
@@ -227,9 +227,10 @@ impl Policy {
                 let _blocked = if_handlers();
                 let rates = self.rates();
                 let predicted_s = || exec::host_s(&work, &rates.host);
-                let host_s = match self.learned().host_times.seconds(&work) {
+                let host_times = &mut self.learned().host_times;
+                let host_s = match host_times.seconds(&work) {
                     Some(measured_s) => measured_s,
-                    None if self.tries() => predicted_s() * host_times::CLOSE,
+                    None if self.tries() => host_times.at_most(predicted_s()),
                     None => predicted_s(),
                 };
                 decide::hopeless(&work, &rates, host_s)

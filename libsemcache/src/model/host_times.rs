@@ -5,6 +5,9 @@
 //! calls of each kind are timed from their begin to their return. A call that the host runs for want of time on devices is timed
 //! if its kind has hardly been; and once the devices have run a few calls of a kind that the host might compute in a similar time,
 //! the host runs one.
+//!
+//! A program whose calls hardly repeat, as a factorisation's, whose panels shrink from call to call, gains nothing from times of
+//! single kinds: each new kind uses up a part of an allowance, which calls of known kinds fill again.
 
 use core::hash::{BuildHasher as _, BuildHasherDefault};
 
@@ -24,7 +27,10 @@ const WEIGHT: f64 = 0.25;
 /// Decisions for devices before the host runs one call of the kind.
 const PATIENCE: u32 = 4;
 /// It does so if it is predicted to take at most this number of times as long as the devices.
-pub const CLOSE: f64 = 3.0;
+const CLOSE: f64 = 3.0;
+/// The allowance: at most, and at the start; and what a new kind takes of it. A call of a known kind adds one.
+const ALLOWANCE: u32 = 256;
+const NEW: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Kind {
@@ -36,11 +42,17 @@ struct Kind {
 
 /// The measured kinds: routine, element type and sizes.
 #[derive(Clone, Debug)]
-pub struct HostTimes(Vec<Option<Kind>>);
+pub struct HostTimes {
+    kinds: Vec<Option<Kind>>,
+    allowance: u32,
+}
 
 impl Default for HostTimes {
     fn default() -> Self {
-        HostTimes(vec![None; KINDS])
+        HostTimes {
+            kinds: vec![None; KINDS],
+            allowance: ALLOWANCE,
+        }
     }
 }
 
@@ -50,15 +62,30 @@ fn slot(work: &Work) -> usize {
 }
 
 impl HostTimes {
-    /// The measured seconds; `None` if no call of this kind was timed.
+    fn known(&self, work: &Work) -> Option<Kind> {
+        self.kinds[slot(work)].filter(|kind| kind.work == *work)
+    }
+
+    /// The measured seconds, for a call that is made now; `None` if no call of this kind was timed.
+    pub fn seconds(&mut self, work: &Work) -> Option<f64> {
+        let kind = self.known(work).filter(|kind| kind.timed > 0)?;
+        self.allowance = (self.allowance + 1).min(ALLOWANCE);
+        Some(kind.seconds)
+    }
+
+    /// The longest that the host may be found to take, if no call of this kind was timed and it is predicted to take `predicted_s`:
+    /// as predicted, if its time will not be taken.
     #[must_use]
-    pub fn seconds(&self, work: &Work) -> Option<f64> {
-        let kind = self.0[slot(work)].filter(|kind| kind.work == *work)?;
-        (kind.timed > 0).then_some(kind.seconds)
+    pub fn at_most(&self, predicted_s: f64) -> f64 {
+        if self.allowance < NEW {
+            predicted_s
+        } else {
+            CLOSE * predicted_s
+        }
     }
 
     fn kind(&mut self, work: &Work) -> &mut Kind {
-        let kind = &mut self.0[slot(work)];
+        let kind = &mut self.kinds[slot(work)];
         if kind.is_none_or(|known| known.work != *work) {
             *kind = None;
         }
@@ -73,22 +100,29 @@ impl HostTimes {
     /// Whether a call is to run on the host with its time taken; its decision chose `place`, where it is predicted to take
     /// `predicted_s`, and `host_s` on the host.
     pub fn due(&mut self, work: &Work, place: Where, predicted_s: f64, host_s: f64) -> bool {
+        let is_new = self.known(work).is_none_or(|kind| kind.timed == 0);
+        if is_new && self.allowance < NEW {
+            return false;
+        }
         let kind = self.kind(work);
         if place == Where::Devices && kind.timed > 0 {
             return false;
         }
         kind.decisions = kind.decisions.saturating_add(1);
-        match place {
+        let due = match place {
             Where::Host => kind.timed < FIRST || kind.decisions.is_multiple_of(EACH),
             Where::Devices => kind.decisions > PATIENCE && host_s <= CLOSE * predicted_s,
+        };
+        if due && is_new {
+            self.allowance -= NEW;
         }
+        due
     }
 
     /// Whether a decision for the host would have its time taken: it must not be repeated without a decision then.
     #[must_use]
     pub fn is_new(&self, work: &Work) -> bool {
-        let known = self.0[slot(work)].filter(|kind| kind.work == *work);
-        known.is_none_or(|kind| kind.timed < FIRST)
+        self.known(work).is_none_or(|kind| kind.timed < FIRST)
     }
 
     /// Notes the time of a call that ran on the host.
@@ -149,6 +183,27 @@ mod tests {
         assert_eq!(due(&mut times, CLOSE), Some(0));
         times.took(&work(9), 2.0);
         assert_eq!(due(&mut times, CLOSE), None);
+    }
+
+    #[test]
+    fn calls_that_do_not_repeat_are_soon_left_alone() {
+        let mut times = HostTimes::default();
+        let timed = |times: &mut HostTimes, n| {
+            let due = times.due(&work(n), Host, 1.0, 1.0);
+            if due {
+                times.took(&work(n), 1.0);
+            }
+            due
+        };
+        let count = (0..10_000).filter(|n| timed(&mut times, *n)).count();
+        assert_eq!(count, (ALLOWANCE / NEW) as usize);
+        assert_eq!(times.at_most(2.0), 2.0);
+        // Once they repeat, a new kind is timed again.
+        let known = (0..10_000).find(|n| times.seconds(&work(*n)).is_some());
+        let known = known.expect("some were timed");
+        (0..NEW).for_each(|_| assert_eq!(times.seconds(&work(known)), Some(1.0)));
+        assert_eq!(times.at_most(2.0), 2.0 * CLOSE);
+        assert!(timed(&mut times, 20_000));
     }
 
     #[test]
