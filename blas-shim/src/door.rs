@@ -85,6 +85,10 @@ impl Words {
 }
 
 impl HostBlas for Door<'_> {
+    fn has(&self, kernel: &Kernel) -> bool {
+        resolve::beside(self.binding, kernel.routine, kernel.dtype).is_some()
+    }
+
     unsafe fn compute(&self, kernel: &Kernel) -> bool {
         let function = resolve::beside(self.binding, kernel.routine, kernel.dtype);
         let called = function.and_then(|function| {

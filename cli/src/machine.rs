@@ -55,7 +55,7 @@ pub(crate) fn machine(options: &Options) -> Result<ExitCode, String> {
             let path = path.display().to_string();
             (Some(named(&path)?), None)
         }
-        None => in_use(&config, &gpus_here, threads),
+        None => in_use(&config, &gpus_here),
     };
     if let Some(told) = told {
         println!("{told}");
@@ -128,7 +128,7 @@ fn source(given: &Given, path: &str) -> String {
 }
 
 /// The file by which a program on this machine is predicted; a line about it, if there is something to say.
-fn in_use(config: &Config, here: &Found, threads: usize) -> (Option<File>, Option<String>) {
+fn in_use(config: &Config, here: &Found) -> (Option<File>, Option<String>) {
     match (&config.rates, &config.cache_folder) {
         (RatesFile::Off, _) => (
             None,
@@ -141,7 +141,7 @@ fn in_use(config: &Config, here: &Found, threads: usize) -> (Option<File>, Optio
         (RatesFile::Calibrated, Some(folder)) if !here.is_empty() => {
             let gpu = gpus(here.iter().map(|(name, _)| name.as_str()));
             let path = format!("{folder}/{}", file_name(&gpu));
-            match rates::measured(&path, (&gpu, here.len()), threads) {
+            match rates::measured(&path, (&gpu, here.len())) {
                 Ok(Some(given)) => {
                     let source = source(&given, &path);
                     (Some(File { given, source }), None)

@@ -99,17 +99,6 @@ same jacobi offloaded calls.dgemv.host==0 -- "$TARGET/legacy/jacobi" 300 20 303
 usual=("${settings[@]}")
 settings=(memory=33554432,taken=32505856@4 devices=2,late,memory=33554432,taken=31457280@6)
 same fixed offloaded cache.closes faults -- ./fixed
-
-# By the default decision most calls of a device that is no faster than the host stay there, and the library takes the time of the
-# first ones. The program checks its results.
-mkdir -p reports/decision
-for setting in "${settings[@]}"; do
-    run "SEMCACHE_STANDIN=$setting" SEMCACHE_OFFLOAD=auto BENCH_WAKE=1 "SEMCACHE_REPORT=$dir/reports/decision/%p.json" -- ./decision auto 100,300 3 6
-    [ $status = 0 ] || { cat run.out run.stderr; fail "decision under '$setting': status $status"; }
-done
-sum reports/decision host host_timed
-say "decision: right results"
-
 same memory offloaded cache.closes faults -- ./memory
 settings=(memory=33554432,taken=33554432@1 memory=33554432,taken=33554432@6)
 # One line reports that.

@@ -52,7 +52,6 @@ impl Times<'_> {
         Some(1.0 / per_byte)
     }
 
-    /// The times of products of a type.
     /// The times of products of a type, small and large ones; `None` if one of them is missing.
     fn products(&self, way: Way, which: Type) -> Option<Products> {
         let mut points = Vec::new();

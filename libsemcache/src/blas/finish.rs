@@ -35,6 +35,9 @@ pub trait HostBlas: std::fmt::Debug {
     /// The operands, and the place of the value of a reduction, are memory of the extents that the kernel says.
     #[must_use]
     unsafe fn compute(&self, kernel: &Kernel) -> bool;
+
+    /// Whether the host BLAS has a function for the kernel's routine and type. The first question may search its libraries.
+    fn has(&self, kernel: &Kernel) -> bool;
 }
 
 /// What the host BLAS has of a routine.
@@ -103,8 +106,11 @@ impl Rest {
         let [task] = &*self.tasks else {
             return false;
         };
-        self.placed.iter().for_each(Use::begun);
         let kernel = local::in_place(&self.problem, task, &self.placed, None);
+        if !host.has(&kernel) {
+            return false;
+        }
+        self.placed.iter().for_each(Use::begun);
         let begun = Instant::now();
         // SAFETY: the operands are the program's, of the extents that its call promised.
         let computed = unsafe { host.compute(&kernel) };

@@ -437,8 +437,12 @@ fn goes_to_devices(
     }
 }
 
-/// Whether a single call runs on the host with its time taken ([`crate::model::host_times`]). On the side of the host only if all
-/// operands are there, so that the time has no page faults. The value of a reduction would need a place of its own.
+/// Bytes of operands that the host may get from devices, or take from them by writing, for a call that is only to be timed there.
+const MOVED: usize = 16 << 20;
+
+/// Whether a single call runs on the host with its time taken ([`crate::model::host_times`]): where the host was chosen only if all
+/// operands are there, so that the time has no page faults, and where devices were chosen only if they hold little that the host needs
+/// or writes. The value of a reduction would need a place of its own.
 fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
     let work = asked.question.work;
     let host_s = asked.on_host();
@@ -447,8 +451,15 @@ fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
         Decision::Host(Reason::PredictedSlower) => (Where::Host, host_s),
         Decision::Host(_) => return false,
     };
-    let home = place == Where::Devices || host_s <= asked.plain_s();
-    home && !work.routine.reduces() && policy.times_host(&work, place, predicted_s, host_s)
+    let moved = asked.question.operands.iter().map(|o| match o.written {
+        true => o.stale.max(o.resident),
+        false => o.stale,
+    });
+    let fits = match place {
+        Where::Host => host_s <= asked.plain_s(),
+        Where::Devices => moved.sum::<usize>() <= MOVED,
+    };
+    fits && !work.routine.reduces() && policy.times_host(&work, place, predicted_s, host_s)
 }
 
 /// Records that calls go to the host because the devices are predicted to be slower, or because the host's time is taken.

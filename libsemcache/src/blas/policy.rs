@@ -152,12 +152,23 @@ impl Policy {
         *learned.rates.machine()
     }
 
-    /// Corrects what is known of the host BLAS by the seconds that it took for its part of a call, or for a whole call.
+    /// Corrects the rates of the host BLAS by the seconds that it took for its part of a call.
     pub fn host_took(&self, work: Work, seconds: f64) {
         if self.real {
+            self.learned().rates.host(&work, seconds);
+        }
+    }
+
+    /// Notes the seconds that the host BLAS took for a whole call. The fastest of a kind correct the rates, too: others may include
+    /// page faults, or threads of the library that were asleep.
+    pub fn host_took_all(&self, work: Work, seconds: f64) {
+        if self.real {
             let mut learned = self.learned();
-            learned.rates.host(&work, seconds);
+            let before = learned.host_times.seconds(&work);
             learned.host_times.took(&work, seconds);
+            if before.is_some_and(|fastest| seconds <= fastest) {
+                learned.rates.host(&work, seconds);
+            }
         }
     }
 

@@ -378,8 +378,9 @@ impl Cache {
         let began = Instant::now();
         // Pages without memory would be faulted in by one thread inside the driver; `populate` uses several.
         host::populate(start, len);
+        let locking = Instant::now();
         let result = self.backend.pin(start, len);
-        let spent = began.elapsed();
+        let (spent, locked) = (began.elapsed(), locking.elapsed());
         COUNTERS
             .host
             .pin_us
@@ -393,7 +394,7 @@ impl Cache {
         })?;
         timed::note(Timed {
             what: What::Locking(len),
-            seconds: spent.as_secs_f64(),
+            seconds: locked.as_secs_f64(),
         });
         debug!("pinned {len} bytes at {start:#x} in {spent:?}");
         Ok(())

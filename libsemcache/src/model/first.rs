@@ -61,6 +61,15 @@ pub fn rates(hardware: &Hardware, table: &DeviceRates) -> DeviceRates {
     rates
 }
 
+/// The rate in double precision of GPUs that are sold with few such units, though their compute capability says otherwise: H800, H20.
+fn restricted(name: &str) -> Option<f64> {
+    let word = |wanted: &str| {
+        name.split([' ', '-'])
+            .any(|word| word.eq_ignore_ascii_case(wanted))
+    };
+    (word("H800") || word("H20")).then_some(1e12)
+}
+
 /// A GPU as the driver describes it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Gpu<'a> {
@@ -88,7 +97,13 @@ pub fn machine(gpus: &[Gpu<'_>], host: HostRates) -> Rates {
                 d2h_bytes_per_s: fastest(gpu.name, &|h| h.d2h_bytes_per_s),
                 ..known
             };
-            rates(&alike, &table)
+            let mut rates = rates(&alike, &table);
+            if let Some(double) = restricted(gpu.name) {
+                for dtype in [Dtype::D, Dtype::Z] {
+                    rates.gemm[dtype as usize].peak_flops = double;
+                }
+            }
+            rates
         })
     };
     let mut all = Rates::by_name(gpus.first().map_or("", |gpu| gpu.name), host);
@@ -178,6 +193,18 @@ mod tests {
         );
         assert_eq!(found.h2d_all, h100.h2d_all);
         assert_eq!(machine(&[], host), generic);
+    }
+
+    #[test]
+    fn gpus_with_few_units_for_doubles() {
+        for (name, known) in [
+            ("NVIDIA H20", true),
+            ("NVIDIA H800 PCIe", true),
+            ("NVIDIA H200", false),
+            ("NVIDIA H100 80GB HBM3", false),
+        ] {
+            assert_eq!(restricted(name).is_some(), known, "{name}");
+        }
     }
 
     #[test]

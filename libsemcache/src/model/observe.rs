@@ -3,7 +3,7 @@
 //! Rates of simulated devices are not corrected: these are predicted as the machine that they model.
 
 use super::exec;
-use super::rates::{DeviceRates, HostRates, LinkRate, Rates};
+use super::rates::{DeviceRates, HostRates, LinkRate, Rates, Total};
 use crate::base::timed::{Copied, Operation, Timed, What};
 use crate::base::{DeviceId, Routine, Work};
 
@@ -51,8 +51,9 @@ const LEAST_LOCKED: usize = 16 << 20;
 /// If arithmetic or traffic take less than this share of the predicted time, the measurement shows overhead, not a
 /// rate.
 const LEAST_SHARE: f64 = 0.5;
-/// A product with a shorter dimension tells nothing of large products.
+/// A product with a shorter dimension tells nothing of large products, on a device and on the host.
 const LEAST_ORDER: usize = 512;
+const LEAST_ON_HOST: usize = 256;
 
 impl Refined {
     /// Starts from these rates.
@@ -98,21 +99,31 @@ impl Refined {
         let evidence = &mut self.evidence.devices[kind];
         let now = &mut self.now.kinds.each_mut()[kind];
         let shared = devices > 1;
+        let copy = |copied: Copied, now: &mut LinkRate, first, count, total: &mut Total| {
+            let before = now.bytes_per_s;
+            let slow = slow_copy(copied, shared);
+            let known =
+                slow.is_some_and(|slow| link(now, first, count, slow, copied.bytes, seconds));
+            // What devices reach together depends on what each of them reaches.
+            total.scale(now.bytes_per_s / before);
+            known
+        };
+        let (h2d_all, d2h_all) = (&mut self.now.h2d_all, &mut self.now.d2h_all);
         match operation {
-            Operation::Upload(copied) => {
-                let slow = slow_copy(copied, shared);
-                let count = &mut evidence[H2D];
-                slow.is_some_and(|slow| {
-                    link(&mut now.h2d, &first.h2d, count, slow, copied.bytes, seconds)
-                })
-            }
-            Operation::Download(copied) => {
-                let slow = slow_copy(copied, shared);
-                let count = &mut evidence[D2H];
-                slow.is_some_and(|slow| {
-                    link(&mut now.d2h, &first.d2h, count, slow, copied.bytes, seconds)
-                })
-            }
+            Operation::Upload(copied) => copy(
+                copied,
+                &mut now.h2d,
+                &first.h2d,
+                &mut evidence[H2D],
+                h2d_all,
+            ),
+            Operation::Download(copied) => copy(
+                copied,
+                &mut now.d2h,
+                &first.d2h,
+                &mut evidence[D2H],
+                d2h_all,
+            ),
             Operation::Peer(bytes) => {
                 let count = &mut evidence[P2P];
                 link(&mut now.p2p, &first.p2p, count, SLOW_COPY, bytes, seconds)
@@ -140,6 +151,9 @@ impl Refined {
     pub fn host(&mut self, work: &Work, seconds: f64) -> bool {
         let (now, first) = (&mut self.now.host, &self.first.host);
         let (arithmetic, memory) = exec::host_parts(work, now);
+        if !tells(work, arithmetic > memory, LEAST_ON_HOST) {
+            return false;
+        }
         let (rate, first_rate, at) = host_rate(now, first, work, arithmetic > memory);
         let (expected, overhead) = (arithmetic.max(memory), first.call_s);
         let count = &mut self.evidence.host[at];
@@ -166,6 +180,16 @@ fn slow_copy(copied: Copied, shared: bool) -> Option<f64> {
     }
 }
 
+/// Whether the time of this work tells the rate of arithmetic, or of memory: products of which no dimension is shorter than `least`, and
+/// levels 1 and 2 without triangles, whose functions have rates of their own.
+fn tells(work: &Work, arithmetic: bool, least: usize) -> bool {
+    if arithmetic {
+        work.routine == Routine::Gemm && work.m.min(work.n).min(work.k) >= least
+    } else {
+        !work.is_level3() && work.routine.triangle().is_none()
+    }
+}
+
 fn kernel(
     now: &mut DeviceRates,
     first: &DeviceRates,
@@ -176,18 +200,13 @@ fn kernel(
     let (arithmetic, memory) = exec::parts(work, now);
     let overhead = exec::launch_s(work, now);
     let of_type = work.dtype as usize;
-    let large = work.m.min(work.n).min(work.k) >= LEAST_ORDER;
+    if !tells(work, arithmetic > memory, LEAST_ORDER) {
+        return false;
+    }
     let (rate, first, count) = if arithmetic > memory {
-        // Kernels of triangles have rates of their own.
-        if work.routine != Routine::Gemm || !large {
-            return false;
-        }
         let rate = &mut now.gemm[of_type].peak_flops;
         (rate, first.gemm[of_type].peak_flops, &mut evidence[of_type])
     } else {
-        if work.is_level3() || work.routine.triangle().is_some() {
-            return false;
-        }
         let rate = &mut now.memory_bandwidth;
         (rate, first.memory_bandwidth, &mut evidence[MEMORY])
     };
@@ -304,6 +323,9 @@ mod tests {
         assert!((r.machine().of(ONE).h2d.bytes_per_s / 80e9 - 1.0).abs() < 0.01);
         let mut other = r;
         other.now.kinds.each_mut()[0].h2d = other.first.of(ONE).h2d;
+        // Several devices together reach more as well.
+        assert!((other.now.h2d_all.of(2) / 105e9 * 55.4 / 80.0 - 1.0).abs() < 0.01);
+        other.now.h2d_all = other.first.h2d_all;
         assert_eq!(other.now, refined().now);
 
         let work = Work::gemm(Dtype::D, 4096, 4096, 4096);

@@ -304,19 +304,18 @@ impl Given {
         self.figures.iter().any(|(given, _)| given == path)
     }
 
-    /// The figures that hold for a process which uses this number of GPUs, and gives the host BLAS this number of threads: those of
-    /// the host BLAS if they were measured with as many, and totals if they were measured with as many GPUs or more.
+    /// The figures that hold for any process which uses this number of GPUs: totals if they were measured with as many GPUs or more,
+    /// and none of the host BLAS, since programs bring libraries of very different speeds.
     #[must_use]
-    pub fn used_with(mut self, gpus: usize, threads: usize) -> Given {
+    pub fn used_with(mut self, gpus: usize) -> Given {
         // For more than eight GPUs the total of eight holds.
         let totals = self
             .said
             .gpus
             .is_some_and(|measured| measured >= gpus.min(8));
-        let host = self.said.threads == Some(threads);
         self.figures.retain(|(path, _)| match path.as_str() {
             "h2d_all" | "d2h_all" | "pin" => totals,
-            path => host || !path.starts_with("host."),
+            path => !path.starts_with("host."),
         });
         self
     }

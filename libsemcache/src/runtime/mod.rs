@@ -142,22 +142,24 @@ fn group(
     if let Some(traced) = traced {
         traced.end(on_host.map_or(Side::Devices, Side::Host));
     }
-    let took = |work: Work, time: Duration| {
-        if let Some(runtime) = get() {
-            let _blocked = SignalsBlocked::new();
-            let _usual = Usual::new();
-            runtime.policy.host_took(work, time.as_secs_f64());
+    let took = |note: fn(&Policy, Work, f64)| {
+        move |work: Work, time: Duration| {
+            if let Some(runtime) = get() {
+                let _blocked = SignalsBlocked::new();
+                let _usual = Usual::new();
+                note(&runtime.policy, work, time.as_secs_f64());
+            }
         }
     };
     let mut ran = decided?;
     if let (Some((why, whole)), Some(host)) = (ran.timed.take(), facts.host)
-        && !whole.compute_whole(host, &took)
+        && !whole.compute_whole(host, &took(Policy::host_took_all))
     {
         return Err(why);
     }
     for rest in std::mem::take(&mut ran.rests) {
         let begun = trace::now();
-        ran.outcome = rest.compute(facts.host, &took);
+        ran.outcome = rest.compute(facts.host, &took(Policy::host_took));
         if trace::on() {
             let span = (begun, trace::now());
             trace::record(Event::HostPart { span, cause });

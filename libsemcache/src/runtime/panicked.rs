@@ -49,6 +49,10 @@ mod tests {
     struct Panics(usize, AtomicUsize);
 
     impl HostBlas for Panics {
+        fn has(&self, _: &Kernel) -> bool {
+            true
+        }
+
         unsafe fn compute(&self, kernel: &Kernel) -> bool {
             let task = self.1.fetch_add(1, Ordering::Relaxed) + 1;
             assert_ne!(task, self.0, "a bug in the door");

@@ -18,17 +18,13 @@ const LARGEST: usize = 64 << 10;
 
 /// The figures that replace the built-in ones; `None` if there is no file, or none is wanted. A file that cannot be used gives
 /// none either, with one line on stderr. A process that has restricted its own system calls reads no file.
-pub(super) fn given(
-    config: &Config,
-    backend: Option<&dyn Backend>,
-    threads: usize,
-) -> Option<Cow<'static, Given>> {
+pub(super) fn given(config: &Config, backend: Option<&dyn Backend>) -> Option<Cow<'static, Given>> {
     match &config.rates {
         RatesFile::Off => None,
         RatesFile::Path(path) => named(path).map(Cow::Borrowed),
         RatesFile::Calibrated => {
             let folder = config.cache_folder.as_deref()?;
-            calibrated(folder, backend?, threads).map(Cow::Owned)
+            calibrated(folder, backend?).map(Cow::Owned)
         }
     }
 }
@@ -72,14 +68,14 @@ pub fn file(path: &str) -> Result<Given, String> {
 
 /// The figures of the file that `semcache calibrate` wrote for the GPUs of a machine, if it is there and of this machine.
 /// Simulated devices have none: they are predicted as the machine that they model.
-fn calibrated(folder: &str, backend: &dyn Backend, threads: usize) -> Option<Given> {
+fn calibrated(folder: &str, backend: &dyn Backend) -> Option<Given> {
     let devices = backend.devices();
     if is_secluded() || devices.is_empty() || devices.iter().any(|caps| caps.kind != "cuda") {
         return None;
     }
     let gpu = gpus(devices.iter().map(|caps| caps.name.as_str()));
     let path = format!("{folder}/{}", file_name(&gpu));
-    match measured(&path, (&gpu, devices.len()), threads) {
+    match measured(&path, (&gpu, devices.len())) {
         Ok(Some(given)) => {
             debug!("rates of {}", path.escape_debug());
             Some(given)
@@ -100,15 +96,11 @@ fn calibrated(folder: &str, backend: &dyn Backend, threads: usize) -> Option<Giv
 }
 
 /// The figures of a file, if there is one and its machine has these GPUs, named in the form of [`gpus`], and this processor; of these,
-/// the ones that hold for this number of GPUs and of threads of the host BLAS.
+/// the ones that hold for this number of GPUs and any host BLAS.
 ///
 /// # Errors
 /// Why the file is not used, as the end of the sentence "PATH ...".
-pub fn measured(
-    path: &str,
-    (gpu, count): (&str, usize),
-    threads: usize,
-) -> Result<Option<Given>, String> {
+pub fn measured(path: &str, (gpu, count): (&str, usize)) -> Result<Option<Given>, String> {
     // Another user may own a folder on the way, but the file itself is no link to elsewhere.
     let text = match text(path, OFlags::NOFOLLOW) {
         Err(Failed::Refused(Errno::NOENT | Errno::NOTDIR)) => return Ok(None),
@@ -117,7 +109,7 @@ pub fn measured(
     let given = Given::parse(&text)?;
     match given.said().foreign(gpu, &processor()) {
         Some(why) => Err(why),
-        None => Ok(Some(given.used_with(count, threads))),
+        None => Ok(Some(given.used_with(count))),
     }
 }
 

@@ -122,27 +122,20 @@ fn what_a_file_may_have() {
 }
 
 #[test]
-fn figures_hold_for_the_gpus_and_threads_that_they_were_measured_with() {
+fn figures_hold_for_the_number_of_gpus_that_they_were_measured_with() {
     let lines = "task_s = 1.0\npin = [1.0]\nh2d_all = [1.0]\nd2h_all = [1.0]\nhost.call_s = 1.0\n";
-    let given = file(&format!("{lines}[machine]\ngpus = 2\nthreads = 4")).expect("a file");
-    for (gpus, threads, totals, host) in [
-        (2, 4, true, true),
-        (1, 4, true, true),
-        (3, 4, false, true),
-        (2, 3, true, false),
-        (2, 5, true, false),
-    ] {
-        let used = given.clone().used_with(gpus, threads);
+    let given = file(&format!("{lines}[machine]\ngpus = 2")).expect("a file");
+    for (gpus, totals) in [(2, true), (1, true), (3, false)] {
+        let used = given.clone().used_with(gpus);
         for path in ["pin", "h2d_all", "d2h_all"] {
             assert_eq!(used.has(path), totals, "{gpus} {path}");
         }
-        assert_eq!(used.has("host.call_s"), host, "{threads}");
-        assert!(used.has("task_s"));
+        assert!(used.has("task_s") && !used.has("host.call_s"));
     }
     let eight = file(&format!("{lines}[machine]\ngpus = 8")).expect("a file");
-    assert!(eight.used_with(16, 1).has("pin"));
-    let unsaid = file(lines).expect("a file").used_with(1, 1);
-    assert!(!unsaid.has("pin") && !unsaid.has("host.call_s") && unsaid.has("task_s"));
+    assert!(eight.used_with(16).has("pin"));
+    let unsaid = file(lines).expect("a file").used_with(1);
+    assert!(!unsaid.has("pin") && unsaid.has("task_s"));
 }
 
 #[test]

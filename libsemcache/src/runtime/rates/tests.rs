@@ -33,11 +33,7 @@ fn path(file: &tempfile::NamedTempFile) -> &str {
 /// The rates that the file which the environment names makes of these, twice asked for.
 fn made(table: &Rates) -> Rates {
     let config = super::super::init::config();
-    let over = || {
-        given(config, None, 1)
-            .expect("a file is named")
-            .over(*table)
-    };
+    let over = || given(config, None).expect("a file is named").over(*table);
     let (first, again) = (over(), over());
     assert_eq!(first, again);
     first
@@ -134,7 +130,7 @@ fn no_file_is_opened_after_system_calls_are_restricted() {
     let told = told("/nowhere/rates.toml", || {
         let config = super::super::init::config();
         SECLUDED.store(true, Ordering::Relaxed);
-        assert_eq!(given(config, None, 1), None);
+        assert_eq!(given(config, None), None);
     });
     assert_eq!(told, "");
 }
@@ -142,7 +138,7 @@ fn no_file_is_opened_after_system_calls_are_restricted() {
 #[test]
 fn without_the_setting_there_is_none() {
     let gpus = Gpus::of("cuda", &[GPU]);
-    assert_eq!(given(&Config::default(), Some(&gpus), 1), None);
+    assert_eq!(given(&Config::default(), Some(&gpus)), None);
 }
 
 const GPU: &str = "NVIDIA H100 80GB HBM3";
@@ -238,35 +234,32 @@ fn folder(text: &str) -> tempfile::TempDir {
 }
 
 /// What a process takes from the files in a folder.
-fn taken(folder: &std::path::Path, gpus: &Gpus, threads: usize) -> Option<Given> {
+fn taken(folder: &std::path::Path, gpus: &Gpus) -> Option<Given> {
     let config = Config {
         cache_folder: Some(folder.to_str().expect("a name in UTF-8").to_owned()),
         ..Config::default()
     };
-    given(&config, Some(gpus), threads).map(Cow::into_owned)
+    given(&config, Some(gpus)).map(Cow::into_owned)
 }
 
 #[test]
 fn a_measured_file_is_used_for_its_machine() {
     let folder = folder(&of_this_machine(""));
     let gpus = Gpus::of("cuda", &[GPU, GPU]);
-    let rates = |threads| {
-        let given = taken(folder.path(), &gpus, threads);
-        given.expect("the machine's file").over(table())
-    };
-    assert_eq!((rates(2).task_s, rates(2).host.call_s), (7e-6, 3.0));
-    // The host BLAS with another number of threads was not measured.
-    assert_eq!((rates(1).task_s, rates(1).host), (7e-6, table().host));
+    let rates = taken(folder.path(), &gpus).expect("the machine's file");
+    let rates = rates.over(table());
+    // The program may bring another host BLAS than the one that was measured.
+    assert_eq!((rates.task_s, rates.host), (7e-6, table().host));
     for (kind, names) in [("sim", &[GPU][..]), ("cuda", &["NVIDIA A2"]), ("cuda", &[])] {
         let gpus = Gpus::of(kind, names);
-        assert_eq!(taken(folder.path(), &gpus, 2), None, "{kind} {names:?}");
+        assert_eq!(taken(folder.path(), &gpus), None, "{kind} {names:?}");
     }
     let config = Config {
         rates: RatesFile::Off,
         cache_folder: Some(folder.path().to_str().expect("UTF-8").to_owned()),
         ..Config::default()
     };
-    assert_eq!(given(&config, Some(&gpus), 2), None);
+    assert_eq!(given(&config, Some(&gpus)), None);
 }
 
 #[test]
@@ -274,9 +267,9 @@ fn a_measured_file_is_not_opened_after_system_calls_are_restricted() {
     testkit::alone(|| {
         let folder = folder(&of_this_machine(""));
         let gpus = Gpus::of("cuda", &[GPU]);
-        assert!(taken(folder.path(), &gpus, 2).is_some());
+        assert!(taken(folder.path(), &gpus).is_some());
         SECLUDED.store(true, Ordering::Relaxed);
-        assert_eq!(taken(folder.path(), &gpus, 2), None);
+        assert_eq!(taken(folder.path(), &gpus), None);
     });
 }
 
@@ -284,7 +277,7 @@ fn a_measured_file_is_not_opened_after_system_calls_are_restricted() {
 fn refused(text: &str) -> String {
     let folder = folder(text);
     let path = folder.path().join(NAME);
-    measured(path.to_str().expect("UTF-8"), (GPU, 1), 2).expect_err(text)
+    measured(path.to_str().expect("UTF-8"), (GPU, 1)).expect_err(text)
 }
 
 #[test]
@@ -325,7 +318,7 @@ fn what_lies_in_the_place_of_a_measured_file() {
         let path = folder.path().join(NAME);
         (folder, path)
     };
-    let said = |path: &std::path::Path| measured(path.to_str().expect("UTF-8"), (GPU, 1), 2);
+    let said = |path: &std::path::Path| measured(path.to_str().expect("UTF-8"), (GPU, 1));
     let (_folder, path) = place();
     assert_eq!(said(&path), Ok(None));
     assert_eq!(said(&path.join("below")), Ok(None));
@@ -360,7 +353,7 @@ fn lines_about<F: FnOnce()>(text: &str, level: &str, body: F) -> Vec<String> {
 /// What the environment's file makes of the built-in rates.
 fn found() -> Option<Cow<'static, Given>> {
     let config = super::super::init::config();
-    given(config, Some(&Gpus::of("cuda", &[GPU])), 2)
+    given(config, Some(&Gpus::of("cuda", &[GPU])))
 }
 
 const BAD: &str = "version = 1\ntask_s = -1";
