@@ -7,7 +7,8 @@ use super::machine::Machine;
 /// The lengths of the pieces of which copies of matrices consist, in the order of `device.runs`.
 pub(super) const RUNS: [usize; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// The order from which on a product takes so long that the events by which a device times it do not count.
+/// Products of matrices of at least this order are timed one by one, by an event before and an event behind each: they take 0.1 ms
+/// and more, and recording the events some microseconds.
 pub(super) const TIMED_ALONE: usize = 2048;
 
 /// An operation. Those before [`Operation::Product`] are timed before the devices time all operations.

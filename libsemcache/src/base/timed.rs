@@ -122,11 +122,7 @@ mod tests {
         }
         let mut found = Vec::new();
         take(&mut |timed| found.push(timed.what));
-        assert!(
-            found
-                .iter()
-                .eq((0..MOST).map(What::Locking).collect::<Vec<_>>().iter())
-        );
+        assert_eq!(found, (0..MOST).map(What::Locking).collect::<Vec<_>>());
         take(&mut |timed| panic!("{timed:?}"));
     }
 }

@@ -142,6 +142,11 @@ impl Policy {
 
     /// The present rates, corrected by all times that were measured until now.
     pub(super) fn rates(&self) -> Rates {
+        *self.corrected().rates.machine()
+    }
+
+    /// What was learned, with the rates corrected by all times that were measured until now.
+    fn corrected(&self) -> MutexGuard<'_, Learned> {
         let mut learned = self.learned();
         if self.real {
             let rates = &mut learned.rates;
@@ -149,7 +154,7 @@ impl Policy {
                 rates.observe(timed, self.memory.len());
             });
         }
-        *learned.rates.machine()
+        learned
     }
 
     /// Corrects the rates of the host BLAS by the seconds that it took for its part of a call.
@@ -164,9 +169,7 @@ impl Policy {
     pub fn host_took_all(&self, work: Work, seconds: f64) {
         if self.real {
             let mut learned = self.learned();
-            let before = learned.host_times.seconds(&work);
-            learned.host_times.took(&work, seconds);
-            if before.is_some_and(|fastest| seconds <= fastest) {
+            if learned.host_times.took(&work, seconds) {
                 learned.rates.host(&work, seconds);
             }
         }
@@ -236,15 +239,17 @@ impl Policy {
                 // A handler of the program that interrupted this thread might wait for the same lock, so signals are
                 // blocked once the program has a handler.
                 let _blocked = if_handlers();
-                let rates = self.rates();
-                let predicted_s = || exec::host_s(&work, &rates.host);
-                let host_times = &mut self.learned().host_times;
-                let host_s = match host_times.seconds(&work) {
-                    Some(measured_s) => measured_s,
-                    None if self.tries() => host_times.at_most(predicted_s()),
-                    None => predicted_s(),
-                };
-                decide::hopeless(&work, &rates, host_s)
+                let mut learned = self.corrected();
+                let measured_s = learned.host_times.seconds(&work);
+                let host_s = measured_s.unwrap_or_else(|| {
+                    let predicted_s = exec::host_s(&work, &learned.rates.machine().host);
+                    if self.tries() {
+                        learned.host_times.at_most(predicted_s)
+                    } else {
+                        predicted_s
+                    }
+                });
+                decide::hopeless(&work, learned.rates.machine(), host_s)
             })
     }
 

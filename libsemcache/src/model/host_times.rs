@@ -2,9 +2,8 @@
 //!
 //! The rates of the host BLAS predict its time within a factor of two or three: caches have several levels, and the functions of a
 //! library differ in how well they use its threads. Where the host's time lies near the devices', that decides wrongly. So a few
-//! calls of each kind are timed from their begin to their return. A call that the host runs for want of time on devices is timed
-//! if its kind has hardly been; and once the devices have run a few calls of a kind that the host might compute in a similar time,
-//! the host runs one.
+//! calls of each kind are timed from their begin to their return: the first ones for which the host is predicted to be faster; and, once
+//! devices have run a few calls of a kind for which the host is predicted to need a similar time, the next two, on the host.
 //!
 //! A program whose calls hardly repeat, as a factorisation's, whose panels shrink from call to call, gains nothing from times of
 //! single kinds: each new kind uses up a part of an allowance, which calls of known kinds fill again.
@@ -144,18 +143,21 @@ impl HostTimes {
         self.known(work).is_none_or(|kind| kind.tried < FIRST)
     }
 
-    /// Notes the time of a call that ran on the host.
-    pub fn took(&mut self, work: &Work, seconds: f64) {
+    /// Notes the time of a call that ran on the host. Returns whether calls of its kind were timed before, and it took no longer than
+    /// they are known to take.
+    pub fn took(&mut self, work: &Work, seconds: f64) -> bool {
         if !seconds.is_finite() || seconds <= 0.0 {
-            return;
+            return false;
         }
         let kind = self.kind(work);
+        let confirms = kind.timed > 0 && seconds <= kind.seconds;
         kind.seconds = match kind.timed {
             0 => seconds,
             1..FIRST => kind.seconds.min(seconds),
             _ => kind.seconds + WEIGHT * (seconds - kind.seconds),
         };
         kind.timed = kind.timed.saturating_add(1);
+        confirms
     }
 }
 
@@ -175,14 +177,16 @@ mod tests {
         for (i, seconds) in [3.0, 2.0, 5.0].into_iter().enumerate() {
             assert_eq!(times.seconds(&work(7)).is_some(), i > 0);
             assert!(times.is_new(&work(7)) && times.due(&work(7), Host, 1.0, 1.0));
-            times.took(&work(7), seconds);
+            assert_eq!(times.took(&work(7), seconds), seconds == 2.0);
         }
         assert_eq!(times.seconds(&work(7)), Some(2.0));
         assert!(!times.is_new(&work(7)));
         let due = (0..4 * EACH).filter(|_| times.due(&work(7), Host, 1.0, 1.0));
         assert_eq!(due.count(), 4);
         // A host that becomes slower is followed.
-        (0..40).for_each(|_| times.took(&work(7), 8.0));
+        for _ in 0..40 {
+            times.took(&work(7), 8.0);
+        }
         assert!((times.seconds(&work(7)).unwrap() - 8.0).abs() < 0.01);
         assert_eq!(times.seconds(&work(8)), None);
     }
@@ -232,7 +236,9 @@ mod tests {
             times.took(&work(3), seconds);
         }
         assert_eq!(times.seconds(&work(3)), None);
-        (0..10 * KINDS).for_each(|n| times.took(&work(n), 1.0));
+        for n in 0..10 * KINDS {
+            times.took(&work(n), 1.0);
+        }
         let known = (0..10 * KINDS).filter(|n| times.seconds(&work(*n)).is_some());
         assert!((KINDS / 2..=KINDS).contains(&known.count()));
         // Two kinds that are used in turn stay, whatever else there is in their set.

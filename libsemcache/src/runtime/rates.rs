@@ -10,7 +10,7 @@ use rustix::io::{Errno, read};
 
 use super::mode::is_secluded;
 use crate::base::config::{Config, RATES, RatesFile};
-use crate::device::api::Backend;
+use crate::device::api::Caps;
 use crate::model::rates_file::{Given, file_name, gpus};
 
 /// The largest file that is read: those that `semcache calibrate` writes have two thousand bytes.
@@ -18,13 +18,13 @@ const LARGEST: usize = 64 << 10;
 
 /// The figures that replace the built-in ones; `None` if there is no file, or none is wanted. A file that cannot be used gives
 /// none either, with one line on stderr. A process that has restricted its own system calls reads no file.
-pub(super) fn given(config: &Config, backend: Option<&dyn Backend>) -> Option<Cow<'static, Given>> {
+pub(super) fn given(config: &Config, devices: &[Caps]) -> Option<Cow<'static, Given>> {
     match &config.rates {
         RatesFile::Off => None,
         RatesFile::Path(path) => named(path).map(Cow::Borrowed),
         RatesFile::Calibrated => {
             let folder = config.cache_folder.as_deref()?;
-            calibrated(folder, backend?).map(Cow::Owned)
+            calibrated(folder, devices).map(Cow::Owned)
         }
     }
 }
@@ -68,8 +68,7 @@ pub fn file(path: &str) -> Result<Given, String> {
 
 /// The figures of the file that `semcache calibrate` wrote for the GPUs of a machine, if it is there and of this machine.
 /// Simulated devices have none: they are predicted as the machine that they model.
-fn calibrated(folder: &str, backend: &dyn Backend) -> Option<Given> {
-    let devices = backend.devices();
+fn calibrated(folder: &str, devices: &[Caps]) -> Option<Given> {
     if is_secluded() || devices.is_empty() || devices.iter().any(|caps| caps.kind != "cuda") {
         return None;
     }

@@ -314,7 +314,8 @@ fn bring_up(machine: &'static dyn Rising) -> Result<(), String> {
 /// The offload policy, with the rates of the file that the configuration names, or of the one that was measured on this machine.
 fn policy(config: &Config, backend: Option<&'static dyn Backend>) -> Policy {
     let threads = init::host_threads();
-    let given = rates::given(config, backend);
+    let devices = backend.map_or(&[][..], Backend::devices);
+    let given = rates::given(config, devices);
     Policy::new(config, backend, threads, given.as_deref())
 }
 

@@ -6,8 +6,6 @@ use std::sync::atomic::Ordering;
 
 use super::super::mode::SECLUDED;
 use super::*;
-use crate::base::DeviceId;
-use crate::device::api::{Caps, DeviceError, Kernel, Region, Shape, Ticket};
 use crate::model::rates::{HostRates, Rates};
 
 /// Runs a test's body in a process of its own, for which the variable names this path. Returns the library's lines on stderr.
@@ -33,7 +31,7 @@ fn path(file: &tempfile::NamedTempFile) -> &str {
 /// The rates that the file which the environment names makes of these, twice asked for.
 fn made(table: &Rates) -> Rates {
     let config = super::super::init::config();
-    let over = || given(config, None).expect("a file is named").over(*table);
+    let over = || given(config, &[]).expect("a file is named").over(*table);
     let (first, again) = (over(), over());
     assert_eq!(first, again);
     first
@@ -130,91 +128,30 @@ fn no_file_is_opened_after_system_calls_are_restricted() {
     let told = told("/nowhere/rates.toml", || {
         let config = super::super::init::config();
         SECLUDED.store(true, Ordering::Relaxed);
-        assert_eq!(given(config, None), None);
+        assert_eq!(given(config, &[]), None);
     });
     assert_eq!(told, "");
 }
 
 #[test]
 fn without_the_setting_there_is_none() {
-    let gpus = Gpus::of("cuda", &[GPU]);
-    assert_eq!(given(&Config::default(), Some(&gpus)), None);
+    let gpus = devices("cuda", &[GPU]);
+    assert_eq!(given(&Config::default(), &gpus), None);
 }
 
 const GPU: &str = "NVIDIA H100 80GB HBM3";
 /// The name of the file of that GPU.
 const NAME: &str = "h100-80gb-hbm3.toml";
 
-/// A machine that has names and does nothing.
-#[derive(Debug)]
-struct Gpus(Vec<Caps>);
-
-impl Gpus {
-    fn of(kind: &'static str, names: &[&str]) -> Gpus {
-        let caps = names.iter().map(|name| Caps {
-            name: (*name).to_owned(),
-            kind,
-            memory: 1 << 30,
-            links: Vec::new(),
-        });
-        Gpus(caps.collect())
-    }
-}
-
-const NOTHING: DeviceError = DeviceError::Lost {
-    device: DeviceId(0),
-};
-
-#[expect(unsafe_code, reason = "the device contract, of which nothing is done")]
-impl Backend for Gpus {
-    fn devices(&self) -> &[Caps] {
-        &self.0
-    }
-    fn alloc(&self, _: DeviceId, _: usize) -> Result<u64, DeviceError> {
-        Err(NOTHING)
-    }
-    unsafe fn free(&self, _: DeviceId, _: u64) {}
-    unsafe fn upload(
-        &self,
-        _: DeviceId,
-        _: &[Ticket],
-        _: &[Ticket],
-        _: Region,
-        _: Region,
-        _: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        Err(NOTHING)
-    }
-    unsafe fn download(
-        &self,
-        _: DeviceId,
-        _: &[Ticket],
-        _: Region,
-        _: Region,
-        _: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        Err(NOTHING)
-    }
-    unsafe fn copy_peer(
-        &self,
-        _: DeviceId,
-        _: DeviceId,
-        _: &[Ticket],
-        _: Region,
-        _: Region,
-        _: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        Err(NOTHING)
-    }
-    unsafe fn launch(&self, _: DeviceId, _: &[Ticket], _: &Kernel) -> Result<Ticket, DeviceError> {
-        Err(NOTHING)
-    }
-    fn done(&self, _: Ticket) -> Result<bool, DeviceError> {
-        Err(NOTHING)
-    }
-    fn wait(&self, _: Ticket) -> Result<(), DeviceError> {
-        Err(NOTHING)
-    }
+/// Devices with these names.
+fn devices(kind: &'static str, names: &[&str]) -> Vec<Caps> {
+    let caps = names.iter().map(|name| Caps {
+        name: (*name).to_owned(),
+        kind,
+        memory: 1 << 30,
+        links: Vec::new(),
+    });
+    caps.collect()
 }
 
 /// The text of a file of this machine with a GPU, and these lines behind its figures.
@@ -234,24 +171,24 @@ fn folder(text: &str) -> tempfile::TempDir {
 }
 
 /// What a process takes from the files in a folder.
-fn taken(folder: &std::path::Path, gpus: &Gpus) -> Option<Given> {
+fn taken(folder: &std::path::Path, gpus: &[Caps]) -> Option<Given> {
     let config = Config {
         cache_folder: Some(folder.to_str().expect("a name in UTF-8").to_owned()),
         ..Config::default()
     };
-    given(&config, Some(gpus)).map(Cow::into_owned)
+    given(&config, gpus).map(Cow::into_owned)
 }
 
 #[test]
 fn a_measured_file_is_used_for_its_machine() {
     let folder = folder(&of_this_machine(""));
-    let gpus = Gpus::of("cuda", &[GPU, GPU]);
+    let gpus = devices("cuda", &[GPU, GPU]);
     let rates = taken(folder.path(), &gpus).expect("the machine's file");
     let rates = rates.over(table());
     // The program may bring another host BLAS than the one that was measured.
     assert_eq!((rates.task_s, rates.host), (7e-6, table().host));
     for (kind, names) in [("sim", &[GPU][..]), ("cuda", &["NVIDIA A2"]), ("cuda", &[])] {
-        let gpus = Gpus::of(kind, names);
+        let gpus = devices(kind, names);
         assert_eq!(taken(folder.path(), &gpus), None, "{kind} {names:?}");
     }
     let config = Config {
@@ -259,14 +196,14 @@ fn a_measured_file_is_used_for_its_machine() {
         cache_folder: Some(folder.path().to_str().expect("UTF-8").to_owned()),
         ..Config::default()
     };
-    assert_eq!(given(&config, Some(&gpus)), None);
+    assert_eq!(given(&config, &gpus), None);
 }
 
 #[test]
 fn a_measured_file_is_not_opened_after_system_calls_are_restricted() {
     testkit::alone(|| {
         let folder = folder(&of_this_machine(""));
-        let gpus = Gpus::of("cuda", &[GPU]);
+        let gpus = devices("cuda", &[GPU]);
         assert!(taken(folder.path(), &gpus).is_some());
         SECLUDED.store(true, Ordering::Relaxed);
         assert_eq!(taken(folder.path(), &gpus), None);
@@ -353,7 +290,7 @@ fn lines_about<F: FnOnce()>(text: &str, level: &str, body: F) -> Vec<String> {
 /// What the environment's file makes of the built-in rates.
 fn found() -> Option<Cow<'static, Given>> {
     let config = super::super::init::config();
-    given(config, Some(&Gpus::of("cuda", &[GPU])))
+    given(config, &devices("cuda", &[GPU]))
 }
 
 const BAD: &str = "version = 1\ntask_s = -1";
