@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use semcache::base::Dtype;
 use semcache::base::config::{Config, DEVICES};
-use semcache::blas::policy;
+use semcache::blas::offload_policy;
 use semcache::model::rates_file::{file_name, gpus};
 use semcache::runtime::rates::processor;
 
@@ -81,7 +81,7 @@ pub(crate) fn configuration(devices: Option<&str>) -> Result<Config, String> {
 /// The number of cores that this process may use, and that of threads of the host BLAS.
 pub(crate) fn cores_and_threads() -> (usize, usize) {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = policy::host_threads(&|name| std::env::var(name).ok(), cores);
+    let threads = offload_policy::host_threads(&|name| std::env::var(name).ok(), cores);
     (cores, threads)
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn calibrate(options: &Options) -> Result<ExitCode, String> {
     take_interrupts()?;
     let (cores, threads) = cores_and_threads();
     let mut notes = Vec::new();
-    let mut host = match host::open(&policy::host_rates(threads), options.quick) {
+    let mut host = match host::open(&offload_policy::host_rates(threads), options.quick) {
         Ok(host) => Some(host),
         Err(why) => {
             notes.push(format!("the host BLAS is not measured: {why}"));

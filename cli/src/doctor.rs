@@ -204,7 +204,8 @@ fn mapped(maps: &MemoryMaps, name: &str) -> Option<PathBuf> {
 fn host_cores() -> Finding {
     // The process's CPU affinity and the quota of its control group limit the number.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = semcache::blas::policy::host_threads(&|name| std::env::var(name).ok(), cores);
+    let threads =
+        semcache::blas::offload_policy::host_threads(&|name| std::env::var(name).ok(), cores);
     let found = format!("{threads} of {cores} cores for the host BLAS");
     ok("host cores", found)
 }

@@ -7,7 +7,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use semcache::base::config::{Config, CudaSet, Devices, RatesFile};
 use semcache::base::{DeviceId, Hardware};
-use semcache::blas::policy;
+use semcache::blas::offload_policy;
 use semcache::device::api::Backend as _;
 use semcache::device::cuda::{self, CudaError};
 use semcache::model::first::{self, Gpu};
@@ -47,7 +47,7 @@ struct Stage {
 pub(crate) fn machine(options: &Options) -> Result<ExitCode, String> {
     let config = configuration(options.devices.as_deref())?;
     let (_, threads) = cores_and_threads();
-    let host = policy::host_rates(threads);
+    let host = offload_policy::host_rates(threads);
     let (gpus_here, about) = find(&config);
     println!("{about}");
     let (file, told) = match &options.file {
@@ -183,7 +183,7 @@ fn stages(
         let said = file.and_then(|file| file.given.said().gpu.clone());
         match (&config.devices, said) {
             (Devices::Sim(_), _) => add(
-                policy::rates(config, None, host, None),
+                offload_policy::rates(config, None, host, None),
                 "the machine that is modelled".into(),
             ),
             (_, said) => {

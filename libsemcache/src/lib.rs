@@ -14,6 +14,7 @@ pub mod directory;
 pub mod host;
 pub mod model;
 pub mod plan;
+pub mod policy;
 pub mod process;
 pub mod protect;
 pub mod runtime;

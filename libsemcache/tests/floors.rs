@@ -30,6 +30,7 @@ const FLOORS: Floors = &[
     ("plan", &["base"]),
     ("model", &["base", "topology"]),
     ("transfer", &["base", "device::api"]),
+    ("policy", &["base"]),
     (
         "cache",
         &[
@@ -40,6 +41,7 @@ const FLOORS: Floors = &[
             "host",
             "device::api",
             "transfer",
+            "policy",
             "trace",
         ],
     ),
@@ -54,6 +56,7 @@ const FLOORS: Floors = &[
             "device::api",
             "plan",
             "model",
+            "policy",
             "cache",
             "sched",
             "trace",
@@ -77,7 +80,7 @@ const FLOORS: Floors = &[
 ];
 
 /// The pure core, which may never contain unsafe code.
-const PURE: &[&str] = &["base", "topology", "directory", "plan", "model"];
+const PURE: &[&str] = &["base", "topology", "directory", "plan", "model", "policy"];
 
 /// Files or folders of the workspace that may hold `expect(unsafe_code`.
 const UNSAFE: &[&str] = &[

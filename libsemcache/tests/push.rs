@@ -20,6 +20,8 @@ use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
 use semcache::base::{Interval, Op, Rect, Routine, Value};
 use semcache::blas::Call;
+use semcache::cache::call::Survey;
+use semcache::cache::hot::OPERANDS;
 use semcache::host::{self, heap};
 use semcache::runtime;
 use testkit::runner::{self, Case};
@@ -250,7 +252,15 @@ fn visited() {
         let place = Rect::from(Interval::new(x.addr(), x.addr() + 8));
         let mut used = BTreeMap::new();
         let blocks = [Some(block)];
-        let found = cache.survey(&[place], &blocks, 1, &mut used, &|_| false, |_| 0);
+        let survey = Survey {
+            places: &[place],
+            blocks: &blocks,
+            key: 1,
+            inputs: [false; OPERANDS],
+            fetched: [false; OPERANDS],
+            sample: |_| 0,
+        };
+        let found = cache.survey(&survey, &mut used);
         assert_eq!(found.unwrap().len(), 1);
         used[&block.id].beyond_s(1, false, then)
     };

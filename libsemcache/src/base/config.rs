@@ -7,6 +7,7 @@
 mod settings;
 mod values;
 
+use super::heuristics::Without;
 pub use settings::{
     CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile, Sim,
     SimMachine, Window,
@@ -94,6 +95,8 @@ variables! {
          follows the rules of SEMCACHE_REPORT.";
     TRACE_LIMIT = "SEMCACHE_TRACE_LIMIT", "bytes", "1GiB",
         "Largest size of the trace; what has no room is counted in its summary.";
+    WITHOUT = "SEMCACHE_WITHOUT", "comma list of heuristics (docs/heuristics.md)", "none",
+        "What the library learns from earlier calls and does without, to measure what it is worth. No result depends on it.";
     LOG = "SEMCACHE_LOG", "error, warn, info, debug", "warn",
         "The least severe messages that appear on stderr.";
 }
@@ -180,6 +183,8 @@ pub struct Config {
     pub trace_limit: usize,
     /// Whether a tool that takes NVTX's annotations is attached: [`NVTX_INJECTION`] is set.
     pub nvtx: bool,
+    /// `SEMCACHE_WITHOUT`
+    pub without: Without,
     /// `SEMCACHE_LOG`
     pub log: log::LevelFilter,
     /// [`MAIN_PID`], when an earlier process of this program set it.
@@ -211,6 +216,7 @@ impl Default for Config {
             trace: None,
             trace_limit: DEFAULT_TRACE_LIMIT,
             nvtx: false,
+            without: Without::default(),
             log: log::LevelFilter::Warn,
             main_pid: None,
         }
@@ -256,6 +262,7 @@ impl Config {
             trace: reader.read(TRACE, d.trace, values::trace),
             trace_limit: reader.read(TRACE_LIMIT, d.trace_limit, values::positive_size),
             nvtx: reader.read(NVTX_INJECTION, d.nvtx, |_| Ok(true)),
+            without: reader.read(WITHOUT, d.without, values::without),
             log: reader.read(LOG, d.log, values::level),
             main_pid: reader.read(MAIN_PID, d.main_pid, |v| {
                 v.parse().map(Some).map_err(|_| Bad("is not a process id"))
@@ -429,6 +436,7 @@ mod tests {
             (HOST_SHARE, "0%"),
             (HOST_SHARE, "100%"),
             (HOST_SHARE, "25"),
+            (WITHOUT, "replay,luck"),
             (TRACE, "-"),
             (TRACE_LIMIT, "0"),
             (MAIN_PID, "me"),
@@ -593,6 +601,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 21);
+        assert_eq!(VARIABLES.len(), 22);
     }
 }

@@ -6,6 +6,7 @@ pub mod counters;
 pub mod device_set;
 pub mod dtype;
 pub mod hardware;
+pub mod heuristics;
 pub mod ids;
 pub mod intent;
 pub mod kernel;

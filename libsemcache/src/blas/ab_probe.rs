@@ -1,10 +1,10 @@
-//! A/B probes of predictions: [`crate::model::ab_probe`] on the policy's clock.
+//! A/B probes of predictions: [`crate::policy::ab_probe`] on the policy's clock.
 
 use super::asked::Asked;
-use super::policy::Policy;
+use super::offload_policy::Policy;
 use crate::base::counters::COUNTERS;
-use crate::model::ab_probe::Where;
 use crate::model::decide::{Decision, Mode, Reason};
+use crate::policy::ab_probe::Where;
 
 /// The final decision for a call, given the predicted one: the other side (host or devices) if earlier calls of the
 /// same key were clearly faster there, or if this call is the A/B probe that measures the other side.
@@ -19,7 +19,7 @@ pub(super) fn probed(
         Decision::Host(Reason::PredictedSlower) => Where::Host,
         Decision::Host(_) => return predicted,
     };
-    if !policy.tries() {
+    if !policy.probes() {
         return predicted;
     }
     let on_devices = || asked.answer(Mode::Always);
@@ -33,17 +33,18 @@ pub(super) fn probed(
     let calls = |place: Where, mark: u64| match place {
         Where::Host if mark == 0 => Some(1),
         Where::Host => {
-            let made = mark - policy.host_decisions.left(key)?.min(mark) + 1;
+            let made = mark - policy.sites.left(key)?.min(mark) + 1;
             u32::try_from(made).ok()
         }
         // The counter of replayed calls does not tell their keys, so after any replay the number of calls is unknown.
         Where::Devices => (COUNTERS.cache.replayed.get() == mark).then_some(1),
     };
     let now = policy.now();
-    let chosen = policy
-        .learned()
-        .ab_probes
-        .place(key, now, calls, place, predict);
+    let Some(mut site) = policy.sites.site(key) else {
+        return predicted;
+    };
+    let chosen = site.probe.place(now, calls, place, predict);
+    drop(site);
     match chosen {
         _ if chosen == place => predicted,
         Where::Host => Decision::Host(Reason::PredictedSlower),

@@ -8,6 +8,7 @@ use super::alias;
 use super::args::{self, Checked};
 use super::batch::Batch;
 use super::call::Call;
+use super::call_key;
 use crate::base::counters::WhyHost;
 use crate::base::{Dtype, Rect, Routine};
 use crate::cache::hot::OPERANDS;
@@ -24,19 +25,22 @@ pub struct Group<'a> {
     pub dtype: Dtype,
     /// The calls, in order.
     pub calls: &'a [Call],
+    /// The key of the call, or of the batch ([`call_key`]).
+    pub key: u64,
     /// An argument of the batch itself is of doubtful legality: the libraries that export the routine disagree on its
     /// meaning.
     pub doubtful: bool,
 }
 
 impl<'a> Group<'a> {
-    /// The group of a single call.
+    /// The group of a single call; `key` is the call's key.
     #[must_use]
-    pub fn single(call: &'a Call) -> Group<'a> {
+    pub fn single(call: &'a Call, key: u64) -> Group<'a> {
         Group {
             routine: call.routine,
             dtype: call.dtype,
             calls: core::slice::from_ref(call),
+            key,
             doubtful: false,
         }
     }
@@ -48,6 +52,7 @@ impl<'a> Group<'a> {
             routine: Routine::GemmBatch,
             dtype: batch.dtype,
             calls: &batch.calls,
+            key: call_key::of_batch(&batch.calls),
             doubtful: batch.doubtful,
         }
     }
@@ -65,6 +70,8 @@ pub(super) struct Item {
     /// The index of the call in its group.
     pub(super) at: usize,
     pub(super) call: Call,
+    /// The key of the call ([`call_key::of`]).
+    pub(super) key: u64,
     pub(super) problem: Box<Problem>,
     /// The bytes of each operand, as a rectangle whose offsets are addresses.
     pub(super) places: Vec<Rect>,
@@ -105,6 +112,11 @@ pub fn check(group: &Group<'_>) -> Result<Checks, WhyHost> {
             Checked::Run(problem, places) => items.push(Item {
                 at,
                 call: *call,
+                key: if group.is_batch() {
+                    call_key::of(call)
+                } else {
+                    group.key
+                },
                 problem,
                 places,
                 blocks: Vec::new(),

@@ -7,7 +7,7 @@
 use super::asked::Asked;
 use super::checks::Item;
 use super::finish::Rest;
-use super::policy::Policy;
+use super::offload_policy::Policy;
 use super::tiling::{Planned, exceeds};
 use crate::base::config::HostShare;
 use crate::base::{AllocId, DeviceSet, Rect, TileSize};

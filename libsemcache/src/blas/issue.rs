@@ -10,13 +10,13 @@ use super::call::Outcome;
 use super::checks::Item;
 use super::finish::{self, Rest, finish};
 use super::operands::{self, Operands, PageLocks};
+use super::replay::{self, Sites};
 use super::spread::Seconds;
-use super::{replay, value};
+use super::value;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceSet, Rect};
 use crate::cache::call::{Made, Outlook};
 use crate::cache::cells::Taken;
-use crate::cache::history::Push;
 use crate::cache::lost::HostCopy;
 use crate::cache::pins::Pinning;
 use crate::cache::pins_ahead::{PinsAhead, Stop};
@@ -25,6 +25,7 @@ use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
 use crate::model::rates::Rates;
 use crate::plan::{Access, Plan, Problem, Task};
+use crate::policy::results::Push;
 use crate::process::threads;
 use crate::process::waited::Stopwatch;
 use crate::sched::{self, Holds, Memory, Out, Stopped, StreamedWriteBack, Tiles};
@@ -220,7 +221,7 @@ impl Issue {
     /// The reason why the host must run the call; no byte of the program was changed.
     pub(super) fn end(
         mut self,
-        cache: &Cache,
+        (cache, sites): (&Cache, &Sites),
         item: &Item,
         plan: &Plan,
         launched: Result<Option<Ticket>, Stopped>,
@@ -242,7 +243,7 @@ impl Issue {
             });
             COUNTERS.bytes.per_call.add(replay::per_call_bytes(placed));
             replay::conclude(
-                cache,
+                (cache, sites),
                 item,
                 plan,
                 placed,

@@ -1,6 +1,6 @@
 //! BLAS calls as the runtime sees them: decoded calls come in, outcomes go out. [`args`] applies the reference BLAS's
 //! argument rules to one call, [`checks`] to all products of a batch, [`alias`] finds outputs that share bytes with
-//! another operand, `offload` decides between host and devices by a [`policy`], `host_part` what the host computes of a call on
+//! another operand, `offload` decides between host and devices by an [`offload_policy`], `host_part` what the host computes of a call on
 //! devices, [`run`] executes a call on devices, [`window`] one whose tasks are not all queued at once, [`finish`] completes a call
 //! on the host after a device refused a task or was lost, [`replay`] replays calls whose
 //! operands have not changed since the last call, [`deliver`] stores results that no copy could write, and [`local`]
@@ -13,17 +13,17 @@ pub mod args;
 mod asked;
 pub mod batch;
 pub mod call;
+pub mod call_key;
 pub mod checks;
 pub mod deliver;
 pub mod finish;
-pub mod host_decisions;
 mod host_part;
 mod issue;
 pub mod local;
 pub mod names;
 mod offload;
+pub mod offload_policy;
 pub mod operands;
-pub mod policy;
 pub mod predict;
 pub mod replay;
 pub mod run;

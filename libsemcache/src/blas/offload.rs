@@ -15,26 +15,26 @@ use super::asked::Asked;
 use super::checks::Item;
 use super::finish::HostHas;
 use super::host_part;
-use super::policy::{Policy, state};
+use super::offload_policy::{Policy, state};
 use super::sample::sample;
 use super::spread::Spread;
 use super::tiling::Planned;
-use crate::base::counters::{COUNTERS, WhyHost};
+use crate::base::counters::WhyHost;
 use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, Work};
-use crate::cache::call::Histories;
-use crate::cache::history::History;
+use crate::cache::Cache;
+use crate::cache::call::{Before, Found, Survey};
 use crate::cache::hot::OPERANDS;
-use crate::cache::{Cache, Residency};
-use crate::model::ab_probe::Where;
-use crate::model::amortisation::Use;
 use crate::model::decide::{self, Decision, Mode, OperandState, Planner, Question, Reason};
 use crate::model::exec;
 use crate::model::rates::DeviceRates;
 use crate::plan::{self, Access, Owned};
+use crate::policy::ab_probe::Where;
+use crate::policy::amortisation::Use;
+use crate::policy::block_use::Expected;
 use crate::trace;
 
 /// Seconds that a batch on devices costs the calling thread for each product after the first: to look up its operands,
-/// plan and launch. (If the host runs the batch, only the look-up has been done: `host_decisions::LOOK_S`.)
+/// plan and launch. (If the host runs the batch, only the look-up has been done: `call_sites::LOOK_S`.)
 const EACH_S: f64 = 8e-6;
 
 /// The operands of all calls at one position (A, B or C), added up.
@@ -73,7 +73,7 @@ struct Reach {
 struct Gathered {
     sums: [Sum; OPERANDS],
     reaches: BTreeMap<AllocId, Reach>,
-    histories: Histories,
+    before: Before,
 }
 
 impl Gathered {
@@ -88,15 +88,23 @@ impl Gathered {
         let mut counted = BTreeSet::new();
         let (auto, single) = (policy.mode == Mode::Auto, items.len() == 1);
         for item in items {
-            let inputs = |i: usize| auto && item.problem.access(i) == Access::Read;
-            let (places, blocks) = (&item.places, &item.blocks);
-            let used = &mut all.histories;
-            let found = cache.survey(places, blocks, key, used, &inputs, sample);
+            let of_each = |is: &dyn Fn(usize) -> bool| {
+                core::array::from_fn(|i| i < item.places.len() && is(i))
+            };
+            let survey = Survey {
+                places: &item.places,
+                blocks: &item.blocks,
+                key,
+                inputs: of_each(&|i| auto && item.problem.access(i) == Access::Read),
+                fetched: of_each(&|i| item.problem.fetches(i)),
+                sample,
+            };
+            let found = cache.survey(&survey, &mut all.before);
             let found = found.map_err(|_| WhyHost::Refused)?;
             for (i, found) in found.iter().enumerate() {
                 item.known[i] = found.known;
                 if single || counted.insert(item.places[i]) {
-                    all.add(cache, policy, item, i, &found.residency);
+                    all.add(cache, item, i, found);
                 }
             }
         }
@@ -104,16 +112,10 @@ impl Gathered {
     }
 
     /// Adds the operand with index `i` of a call.
-    fn add(
-        &mut self,
-        cache: &Cache,
-        policy: &Policy,
-        item: &Item,
-        i: usize,
-        residency: &Residency,
-    ) {
-        let history = item.blocks[i].and_then(|b| Some(&**self.histories.get(&b.id)?));
-        let history = history.unwrap_or(&History::TRANSIENT);
+    fn add(&mut self, cache: &Cache, item: &Item, i: usize, found: &Found) {
+        let residency = &found.residency;
+        let expected = item.blocks[i].and_then(|b| self.before.get(&b.id));
+        let expected = expected.unwrap_or(&Expected::TRANSIENT);
         let place = &item.places[i];
         let bytes = place.bytes();
         let sum = &mut self.sums[i];
@@ -122,9 +124,8 @@ impl Gathered {
         sum.stale += residency.stale;
         sum.read |= item.problem.fetches(i);
         add_each(&mut sum.on, &residency.resident);
-        sum.read_back += bytes as f64 * history.read_back();
-        sum.looked = sum.looked.max(history.looked());
-        let mut seen = history.seen();
+        sum.read_back += bytes as f64 * expected.read_back;
+        sum.looked = sum.looked.max(expected.looked);
         if let Some(b) = &item.blocks[i] {
             let rect = place.counted_from(b.start);
             let reach = self.reaches.entry(b.id).or_insert_with(|| {
@@ -138,13 +139,9 @@ impl Gathered {
             reach.add(i, rect.span());
             reach.panels += cache.panels(&rect);
             reach.written |= item.problem.access(i) != Access::Read;
-            // Fewer than half of the bytes that the call reads here are on a device.
-            let missing = residency.union < bytes / 2 && item.problem.fetches(i);
-            let gone = missing.then(|| rect.span());
-            seen = policy.learned().amortisation.count_for(b.id, seen, gone);
         }
-        sum.alone = least(sum.alone, history.alone());
-        sum.seen = least(sum.seen, seen);
+        sum.alone = least(sum.alone, expected.alone);
+        sum.seen = least(sum.seen, found.seen);
     }
 
     /// The device that has most bytes of the operands, the fastest one if none has any. Levels 1 and 2 mostly run on one
@@ -209,8 +206,8 @@ impl Gathered {
     fn beyond_s(&self) -> f64 {
         let now = Instant::now();
         let of = |(id, r): (&AllocId, &Reach)| {
-            let history = self.histories.get(id);
-            history.map_or(0.0, |h| h.beyond_s(r.panels, r.written, now))
+            let before = self.before.get(id);
+            before.map_or(0.0, |h| h.beyond_s(r.panels, r.written, now))
         };
         self.reaches.iter().map(of).sum()
     }
@@ -270,7 +267,7 @@ impl From<WhyHost> for Declined {
     }
 }
 
-/// Decides whether a group of calls runs on devices; `key` is the key of the whole group ([`super::host_decisions::of`]).
+/// Decides whether a group of calls runs on devices; `key` is the key of the whole group ([`super::call_key`]).
 ///
 /// # Errors
 /// The reason why the host BLAS runs the calls.
@@ -290,7 +287,7 @@ pub(super) fn decide(
     let work = sum_of_work(items);
     let usable = exec::by_speed(&work, &rates, usable);
     let prefer = gathered.prefer(&usable);
-    let beyond_s = if policy.real {
+    let beyond_s = if policy.expects_errors() {
         gathered.beyond_s()
     } else {
         0.0
@@ -328,7 +325,7 @@ pub(super) fn decide(
         question: Question {
             work,
             host_s: match &*items {
-                [_] => policy.learned().host_times.seconds(&work),
+                [_] => policy.host_s(&work),
                 _ => None,
             },
             operands: &states,
@@ -364,7 +361,8 @@ pub(super) fn decide(
             host_s,
         } => {
             let amortises = policy.mode == Mode::Auto && predicted_s >= host_s;
-            goes_to_devices(policy, key, &gathered, &states, amortises);
+            goes_to_devices(cache, &gathered, &states, amortises);
+            policy.left_to_devices(key);
             let chosen = match &*items {
                 [item] => {
                     host_part::choose(cache, policy, &asked, item, (&devices, tile), host.routine)
@@ -411,13 +409,12 @@ fn why(reason: Reason) -> WhyHost {
 /// Records that calls go to devices. `amortises`: they are slower there than on the host, and only later calls that use
 /// the uploaded data again make the upload pay.
 fn goes_to_devices(
-    policy: &Policy,
-    key: u64,
+    cache: &Cache,
     gathered: &Gathered,
     states: &[OperandState<'_>],
     amortises: bool,
 ) {
-    let mut learned = policy.learned();
+    let mut uses = Vec::new();
     for (id, reach) in &gathered.reaches {
         let operands = reach.spans.iter().zip(states);
         for (span, s) in operands.filter(|(span, s)| s.read && !span.is_empty()) {
@@ -427,20 +424,16 @@ fn goes_to_devices(
             } else {
                 Use::Found
             };
-            learned.amortisation.used(*id, *span, how);
+            uses.push((*id, *span, how));
         }
     }
-    if policy.tries() {
-        let mark = COUNTERS.cache.replayed.get();
-        let now = policy.now();
-        learned.ab_probes.went(key, now, Where::Devices, mark);
-    }
+    cache.note_uploads(&uses);
 }
 
 /// Bytes of operands that the host may get from devices, or take from them by writing, for a call that is only to be timed there.
 const MOVED: usize = 16 << 20;
 
-/// Whether a single call runs on the host with its time taken ([`crate::model::host_times`]): where the host was chosen only if all
+/// Whether a single call runs on the host with its time taken ([`crate::policy::host_times`]): where the host was chosen only if all
 /// operands are there, so that the time has no page faults, and where devices were chosen only if they hold little that the host needs
 /// or writes. The value of a reduction would need a place of its own.
 fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
@@ -465,19 +458,9 @@ fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
 /// Records that calls go to the host because the devices are predicted to be slower, or because the host's time is taken.
 fn note_host(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize, timed: bool) {
     let work = asked.question.work;
-    let plain_s = asked.plain_s();
-    let mut learned = policy.learned();
-    // During an A/B probe, and while the host is hardly timed, every call gets a decision of its own, so the host-decision cache is
-    // not filled.
-    let each = timed && learned.host_times.is_new(&work);
-    let left = if policy.tries() && (each || learned.ab_probes.probing(key)) {
-        0
-    } else {
-        policy.host_decisions.put(key, calls, plain_s)
-    };
-    if policy.tries() {
-        learned.ab_probes.went(key, policy.now(), Where::Host, left);
-    }
+    // While the host is hardly timed, every call gets a decision of its own.
+    let each = timed && policy.learned().host_times.is_new(&work);
+    policy.left_to_host(key, calls, asked.plain_s(), each);
 }
 
 /// The work of all calls as that of one product: as many rows and as deep as the largest, and wide enough for the sum.

@@ -2,7 +2,7 @@
 //! the code that decides ([`decide::decide`]), and how each predictor sees it. Nothing of the process is read or changed.
 
 use super::asked::Asked;
-use super::policy::{Policy, state};
+use super::offload_policy::{Policy, state};
 use super::tiling::{self, Planned};
 use crate::base::{DeviceSet, Links};
 use crate::model::decide::{self, Beside, Decision, Mode, OperandState, Planner, Question};

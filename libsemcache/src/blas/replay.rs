@@ -11,9 +11,6 @@
 //! one: that changes what is read and written, and what is computed at all.
 #![expect(unsafe_code, reason = "launches a kernel on addresses noted before")]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, TryLockError};
-
 use super::call::{Call, Outcome};
 use super::checks::Item;
 use super::{names, value};
@@ -27,18 +24,13 @@ use crate::cache::task::Use;
 use crate::device::api::Kernel;
 use crate::host::{self, Block};
 use crate::plan::{Access, Plan};
+use crate::policy::call_sites::{CallSites, Way};
 use crate::sched;
 use crate::sched::kernel::kernel;
 
-/// Sets and ways of the table of notes, as in a set-associative cache. The hash of a call names one set, and any way of
-/// this set can hold its note: with a single way, two calls that a program makes in turn and whose hashes name the same
-/// set would never be replayed.
-const SETS: usize = 1 << 8;
-const WAYS: usize = 4;
-
 /// The note of a call that can be replayed.
 #[derive(Debug)]
-struct Note {
+pub struct Note {
     /// The call with its scalars reduced to zero, one or another number.
     like: Call,
     resident: Resident,
@@ -50,76 +42,22 @@ struct Note {
     bytes: u64,
 }
 
-/// One place for the note of a call.
-#[derive(Debug, Default)]
-struct Way {
-    /// The hash of the noted call, read without the lock; zero if there is no note.
-    hash: AtomicU64,
-    /// Whether a replay writes results back to the host before the call returns.
-    writes_back: AtomicBool,
-    note: Mutex<Option<Box<Note>>>,
-}
+/// The call sites of the program.
+pub type Sites = CallSites<Note>;
 
-/// Places for the notes of calls whose hashes name this set.
-#[derive(Debug, Default)]
-struct Set {
-    ways: [Way; WAYS],
-    /// The hashes of the last calls that found no note in this set.
-    missed: [AtomicU64; WAYS],
-    /// Counts replacements: modulo the number of ways, the index of the next note or missed hash to replace.
-    turn: AtomicUsize,
-}
-
-impl Set {
-    fn of(sets: &[Set], hash: u64) -> Option<&Set> {
-        sets.get((hash >> 32) as usize % SETS)
-    }
-
-    fn find(&self, hash: u64) -> Option<&Way> {
-        let of_this = |p: &&Way| p.hash.load(Ordering::Relaxed) == hash;
-        self.ways.iter().find(of_this)
-    }
-
-    /// Whether the call of this hash has found no note here before; if not, its hash is stored.
-    fn missed_before(&self, hash: u64) -> bool {
-        if self
-            .missed
-            .iter()
-            .any(|m| m.load(Ordering::Relaxed) == hash)
-        {
-            return true;
-        }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.missed[turn % WAYS].store(hash, Ordering::Relaxed);
-        false
-    }
-
-    /// The way for the note of a call of this hash: the way of its old note, a free one, or the next one to replace.
-    fn room(&self, hash: u64) -> &Way {
-        self.find(hash).or_else(|| self.find(0)).unwrap_or_else(|| {
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            &self.ways[turn % WAYS]
-        })
-    }
-}
-
-static SETS_OF_NOTES: OnceLock<Box<[Set]>> = OnceLock::new();
-
-/// A call for which the table may have a note.
+/// A call that may be replayed.
 #[derive(Debug)]
 pub struct Known<'a> {
     call: &'a Call,
-    like: Call,
-    way: &'static Way,
+    key: u64,
+    way: &'a Way<Note>,
 }
 
-/// Looks for a note of the call. Takes no lock, so signals need not be blocked.
+/// Whether the call of this key may be replayed. Takes no lock, so signals need not be blocked.
 #[must_use]
-pub fn known(call: &Call) -> Option<Known<'_>> {
-    let hash = hash(call);
-    let way = Set::of(SETS_OF_NOTES.get()?, hash)?.find(hash)?;
-    let like = like(call);
-    Some(Known { call, like, way })
+pub fn known<'a>(sites: &'a Sites, call: &'a Call, key: u64) -> Option<Known<'a>> {
+    let way = sites.replays(key)?;
+    Some(Known { call, key, way })
 }
 
 impl Known<'_> {
@@ -127,7 +65,7 @@ impl Known<'_> {
     /// while the replay runs signals are blocked, so the program's handlers could not see a fault.
     #[must_use]
     pub fn writes_back(&self) -> bool {
-        self.way.writes_back.load(Ordering::Relaxed)
+        self.way.writes_back()
     }
 
     /// Replays the call if its operands are unchanged, and counts it as offloaded. `None`: nothing was launched, and
@@ -141,13 +79,10 @@ impl Known<'_> {
 
     /// As [`Known::again`] without counting a call, for a product of a batch.
     pub(super) fn launch(&self, cache: &Cache) -> Option<Outcome> {
-        let mut note = match self.way.note.try_lock() {
-            Ok(note) => note,
-            Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            // Another thread replays a call of the same way.
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        let note_of = note.as_deref_mut().filter(|n| n.like == self.like)?;
+        // If another thread replays the same call, this one takes the ordinary path.
+        let mut site = self.way.try_site(self.key)?;
+        let like = like(self.call);
+        let note_of = site.replay.as_deref_mut().filter(|n| n.like == like)?;
         if !note_of.blocks.iter().all(host::stands) {
             return None;
         }
@@ -176,16 +111,16 @@ impl Known<'_> {
             return None;
         };
         let bytes = note_of.bytes;
-        // The note is unlocked before the call waits for the kernel, so that other threads can replay calls meanwhile.
+        // The site is unlocked before the call waits for the kernel, so that other threads can replay calls meanwhile.
         let writes_back = note_of.resident.writes_back();
-        self.way.writes_back.store(writes_back, Ordering::Relaxed);
+        self.way.set_writes_back(writes_back);
         let written = note_of.resident.written();
         let result = note_of
             .blocks
             .iter()
             .find(|block| Some(block.id) == written);
         let result = result.map_or(0, |block| block.start);
-        drop(note);
+        drop(site);
         if let Err(error) = launched.pending.and_then(|c| cache.arrive(&c)) {
             // The kernel has changed its operands, so the host cannot compute the result again.
             lost::end_process(result, &error);
@@ -208,9 +143,16 @@ impl Known<'_> {
 
 /// Ends a call that ran on devices. If the same call could be launched again without any change of state, its note is
 /// stored, but not at the first time: most calls are never repeated.
-pub(super) fn conclude(cache: &Cache, item: &Item, plan: &Plan, placed: &[Use], made: Made<'_>) {
-    let Item { call, problem, .. } = item;
-    let hash = hash(call);
+pub(super) fn conclude(
+    (cache, sites): (&Cache, &Sites),
+    item: &Item,
+    plan: &Plan,
+    placed: &[Use],
+    made: Made<'_>,
+) {
+    let Item {
+        call, problem, key, ..
+    } = item;
     let repeats = || {
         // A replay launches one kernel; a part of the call is not the call.
         let [task] = plan.tasks.as_slice() else {
@@ -219,12 +161,14 @@ pub(super) fn conclude(cache: &Cache, item: &Item, plan: &Plan, placed: &[Use], 
         if item.divided {
             return None;
         }
-        let sets = SETS_OF_NOTES.get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
-        let set = Set::of(sets, hash).filter(|s| s.missed_before(hash))?;
+        let mut site = sites.site(*key)?;
+        if !core::mem::replace(&mut site.computed, true) {
+            return None;
+        }
         let blocks = item.blocks.iter().copied();
-        Some((task, set, blocks.collect::<Option<Vec<Block>>>()?))
+        Some((task, blocks.collect::<Option<Vec<Block>>>()?))
     };
-    let Some((task, set, blocks)) = repeats() else {
+    let Some((task, blocks)) = repeats() else {
         cache.conclude(&made);
         return;
     };
@@ -243,31 +187,19 @@ pub(super) fn conclude(cache: &Cache, item: &Item, plan: &Plan, placed: &[Use], 
         repeats: uses.as_deref().map(|uses| (task.device, uses)),
         ..made
     });
-    let Some((resident, at)) = found else {
-        // The call cannot be replayed now, so an older note of it is removed from the lookup.
-        if let Some(way) = set.find(hash) {
-            let _ = way
-                .hash
-                .compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
-        }
-        return;
-    };
-    let note = Note {
+    let note = found.map(|(resident, at)| Note {
         like: like(call),
         resident,
         kernel: kernel(task, &at),
         blocks: distinct(blocks),
         reduces,
         bytes: per_call_bytes(placed),
-    };
-    let way = set.room(hash);
-    let Ok(mut held) = way.note.try_lock() else {
-        return;
-    };
-    let writes_back = note.resident.writes_back();
-    way.writes_back.store(writes_back, Ordering::Relaxed);
-    *held = Some(Box::new(note));
-    way.hash.store(hash, Ordering::Relaxed);
+    });
+    let writes_back = note
+        .as_ref()
+        .is_some_and(|note| note.resident.writes_back());
+    // Without a note, an older one of the call is removed: the call cannot be replayed now.
+    sites.set_replay(*key, note, writes_back);
 }
 
 fn distinct(mut blocks: Vec<Block>) -> Vec<Block> {
@@ -296,33 +228,6 @@ fn like(call: &Call) -> Call {
     }
 }
 
-/// A hash of the call that is never zero and the same for all calls that [`like`] makes equal.
-fn hash(call: &Call) -> u64 {
-    let flags = [
-        call.form.side as u64,
-        call.form.uplo as u64,
-        call.form.diag as u64,
-        call.op_a as u64,
-        call.op_b as u64,
-    ];
-    let flags = flags.into_iter().fold(0, |all, flag| all << 2 | flag);
-    let like = |v: Value| u64::from(v.is_zero()) + 2 * u64::from(v.is_one());
-    let scalars = like(call.alpha) << 2 | like(call.beta);
-    let head = call.routine as u64 | (call.dtype as u64) << 8 | scalars << 16 | flags << 24;
-    let sizes = [call.m, call.n << 20, call.k << 40];
-    let sizes = sizes
-        .into_iter()
-        .fold(0, |all, size| all ^ size.cast_unsigned());
-    let places = call.operands().iter();
-    let places = places.map(|p| p.addr as u64 ^ p.ld.cast_unsigned() << 47);
-    let mixed = [sizes].into_iter().chain(places).fold(head, |h, word| {
-        // The high bits of the product depend on all bits of the factors; the rotation moves them down, so that the
-        // next product mixes them further.
-        ((h ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)).rotate_left(29)
-    });
-    mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
-}
-
 /// What copying every operand in and every result out at this call would have moved.
 pub(super) fn per_call_bytes(placed: &[Use]) -> u64 {
     let bytes = |o: &Use| {
@@ -333,59 +238,4 @@ pub(super) fn per_call_bytes(placed: &[Use]) -> u64 {
         (o.view.bytes() * times) as u64
     };
     placed.iter().map(bytes).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::{Dtype, Op, Routine};
-
-    fn gemv(beta: f64, y: usize, ldy: i64) -> Call {
-        Call {
-            op_a: Op::None,
-            beta: Value { re: beta, im: 0.0 },
-            ..Call::new(
-                Routine::Gemv,
-                Dtype::D,
-                &[7, 8],
-                &[(0x1000, 7), (0x2000, 1), (y, ldy)],
-            )
-        }
-    }
-
-    #[test]
-    fn calls_that_meet_in_a_set_are_all_replayed() {
-        let set = Set::default();
-        let hashes: Vec<u64> = (1..=WAYS as u64).collect();
-        for _ in 0..2 {
-            for &h in &hashes {
-                let again = set.missed_before(h);
-                let way = set.room(h);
-                if again {
-                    way.hash.store(h, Ordering::Relaxed);
-                }
-            }
-        }
-        assert!(hashes.iter().all(|&h| set.find(h).is_some()));
-        // A note beyond the number of ways replaces an older one.
-        set.room(99).hash.store(99, Ordering::Relaxed);
-        let left = hashes.iter().filter(|&&h| set.find(h).is_some());
-        assert_eq!(left.count(), WAYS - 1);
-    }
-
-    #[test]
-    fn calls_are_alike_up_to_the_value_of_scalars() {
-        let base = gemv(0.5, 0x3000, 1);
-        assert_eq!(like(&base), like(&gemv(-3.0, 0x3000, 1)));
-        assert_eq!(hash(&base), hash(&gemv(f64::NAN, 0x3000, 1)));
-        for other in [
-            gemv(0.0, 0x3000, 1),
-            gemv(1.0, 0x3000, 1),
-            gemv(0.5, 0x3008, 1),
-            gemv(0.5, 0x3000, -1),
-        ] {
-            assert_ne!(like(&base), like(&other));
-            assert_ne!(hash(&base), hash(&other));
-        }
-    }
 }

@@ -4,12 +4,13 @@
 use super::call::Outcome;
 use super::checks::{Checks, Group, Item};
 use super::finish::{HostHas, Rest};
+use super::host_part;
 use super::issue::{Carried, Issue, On, Predicted};
 use super::offload::{self, Declined};
+use super::offload_policy::Policy;
 use super::operands::{self, PageLocks, blocks};
-use super::policy::Policy;
+use super::replay::Sites;
 use super::window::{self, Unfinished};
-use super::{host_decisions, host_part, replay};
 use crate::base::Value;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::cache::Cache;
@@ -79,8 +80,8 @@ pub fn run(
     for item in &mut checks.items {
         item.blocks = blocks(cache, &item.problem, &item.places)?;
     }
-    let (watch, key) = (Stopwatch::start(), host_decisions::of(group.calls));
-    let spread = match offload::decide(cache, policy, key, &mut checks.items, host) {
+    let watch = Stopwatch::start();
+    let spread = match offload::decide(cache, policy, group.key, &mut checks.items, host) {
         Ok(spread) => spread,
         Err(Declined { why, timed }) => {
             let whole = checks.items.first().filter(|_| timed).and_then(Rest::whole);
@@ -105,9 +106,10 @@ pub fn run(
             break;
         }
         // For a single call the caller has tried a replay already; the products of a batch are tried here.
-        let known = group.is_batch().then(|| replay::known(&item.call));
+        let batch = group.is_batch();
+        let known = batch.then(|| policy.replays(&item.call, item.key));
         if known.flatten().and_then(|k| k.launch(cache)).is_some() {
-            policy.launched_again(key);
+            policy.launched_again(group.key);
             continue;
         }
         let divided = spread.host.as_ref().map(|host| (item, host));
@@ -137,7 +139,7 @@ pub fn run(
                 }
                 spread.count(cache, &plan);
                 let planned = (&plan, (&on, &spread.rates));
-                carry_out(cache, item, number, predicted, planned)
+                carry_out((cache, &policy.sites), item, number, predicted, planned)
             });
         match done {
             Ok(Carried::Done(outcome)) => ran.outcome = outcome,
@@ -186,7 +188,7 @@ fn page_locks(cache: &Cache, item: &Item, plan: &Plan) -> PageLocks {
 /// # Errors
 /// The reason why the host must run the call; no byte of the program was changed.
 fn carry_out(
-    cache: &'static Cache,
+    (cache, sites): (&'static Cache, &Sites),
     item: &Item,
     number: u64,
     predicted: Option<Predicted>,
@@ -195,5 +197,5 @@ fn carry_out(
     let locks = page_locks(cache, item, plan);
     let mut issue = Issue::new(cache, number, item, (plan, on), locks, predicted)?;
     let launched = issue.run(cache, item, plan);
-    issue.end(cache, item, plan, launched)
+    issue.end((cache, sites), item, plan, launched)
 }

@@ -1,6 +1,6 @@
 //! Calls that run on devices: which devices, and the plan for them.
 
-use super::policy::Policy;
+use super::offload_policy::Policy;
 use super::tiling;
 use crate::base::counters::{LeftOut, devices};
 use crate::base::ids::MAX_DEVICES;

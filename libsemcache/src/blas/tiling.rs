@@ -8,7 +8,7 @@
 
 use smallvec::SmallVec;
 
-use super::policy::Policy;
+use super::offload_policy::Policy;
 use super::tilings::{Chosen, Key};
 use crate::base::{DeviceSet, TileSize};
 use crate::model::decide::Planner;

@@ -8,8 +8,8 @@
 use super::checks::Item;
 use super::finish::Rest;
 use super::issue::{Carried, Issue, Predicted, as_loss, write_back};
+use super::offload_policy::Policy;
 use super::operands::PageLocks;
-use super::policy::Policy;
 use super::spread::Spread;
 use crate::base::DeviceSet;
 use crate::base::counters::{COUNTERS, WhyHost};
@@ -112,7 +112,7 @@ impl Unfinished {
         } = *self;
         let plan = windowed.into_plan();
         spread.count(cache, &plan);
-        let ended = issue.end(cache, &item, &plan, launched.map(|_| None));
+        let ended = issue.end((cache, &policy.sites), &item, &plan, launched.map(|_| None));
         ended.map(Gone::Ended)
     }
 

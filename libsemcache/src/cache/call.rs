@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use super::edges::PendingCopies;
-use super::history::{History, Push};
 use super::hot::{OPERANDS, Resident};
 use super::lost::HostCopy;
 use super::task::Use;
@@ -13,6 +12,8 @@ use super::{Cache, CacheError, Residency, State};
 use crate::base::{AllocId, DeviceId, Intent, Rect};
 use crate::device::api::Operand;
 use crate::host::Block;
+use crate::policy::block_use::Expected;
+use crate::policy::results::Push;
 
 /// What the cache knows of an operand before the call.
 #[derive(Clone, Debug, Default)]
@@ -21,11 +22,29 @@ pub struct Found {
     pub residency: Residency,
     /// Whether the cache has an entry for the operand's block ([`Cache::add_block`]).
     pub known: bool,
+    /// The number of earlier calls on which the decision may count to amortise an upload of the operand.
+    pub seen: u32,
 }
 
-/// For each block of a call, its history before the call. Boxed: a node of a map of whole histories takes kilobytes,
-/// and glibc's malloc tidies its small free blocks before each allocation of that size.
-pub type Histories = BTreeMap<AllocId, Box<History>>;
+/// For each block of a call, what its use before the call lets expect.
+pub type Before = BTreeMap<AllocId, Expected>;
+
+/// The operands of a call, whose places are looked up for the offload decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Survey<'a> {
+    /// The bytes of each operand, as a rectangle whose offsets are addresses, and its block.
+    pub places: &'a [Rect],
+    /// See `places`.
+    pub blocks: &'a [Option<Block>],
+    /// The key of the call, or of the batch that it belongs to.
+    pub key: u64,
+    /// Whether an operand may be sampled, if no device holds a byte of it.
+    pub inputs: [bool; OPERANDS],
+    /// Whether devices need an operand's bytes.
+    pub fetched: [bool; OPERANDS],
+    /// Computes a number from an operand's bytes that changes if the bytes change. It is called with no lock held.
+    pub sample: fn(&Rect) -> u64,
+}
 
 /// What is expected of an output before a call.
 #[derive(Clone, Copy, Debug)]
@@ -55,25 +74,19 @@ impl Cache {
     /// without a block is on no device, and its results are written back before the call returns. Before that, if pages
     /// of the operands are write-tracked, replicas drop the bytes that a scan finds written by the CPU.
     ///
-    /// Notes in the blocks' histories that the call uses them, by the call's `key` (see [`History::alone`]). Blocks in
-    /// `used` are left out: an earlier product of the same batch has noted them. The other blocks are added to `used`
-    /// with their histories before this call.
+    /// Notes that the call uses the blocks, by the call's key. Blocks in `before` are left out: an earlier product of the same
+    /// batch has noted them. The other blocks are added there, with what their use before this call lets expect.
     ///
-    /// `sample` computes a number from an operand's bytes that changes if the bytes change. It is called, with no lock
-    /// held, for one operand of each block, among the operands for which `inputs` is true and of which no device holds
-    /// a byte.
+    /// Samples are taken of one operand of each block, among those that may be sampled and of which no device holds a byte.
     ///
     /// # Errors
     /// A device is lost. The call must not run on devices.
     pub fn survey(
         &self,
-        places: &[Rect],
-        blocks: &[Option<Block>],
-        key: u64,
-        used: &mut Histories,
-        inputs: &dyn Fn(usize) -> bool,
-        sample: fn(&Rect) -> u64,
+        survey: &Survey<'_>,
+        before: &mut Before,
     ) -> Result<Vec<Found>, CacheError> {
+        let Survey { places, blocks, .. } = *survey;
         let mut guard = self.lock();
         let in_block = |i: usize| blocks[i].map(|b| (b, places[i].counted_from(b.start)));
         for (b, rect) in (0..places.len()).filter_map(in_block) {
@@ -86,36 +99,48 @@ impl Cache {
         let all: Vec<Residency> = (0..places.len()).map(residency).collect();
         let id = |i: usize| blocks[i].map(|b| b.id);
         let cold = |i: usize| {
-            let unused = id(i).is_some_and(|id| !used.contains_key(&id));
-            unused && all[i].union == 0 && inputs(i)
+            let unused = id(i).is_some_and(|id| !before.contains_key(&id));
+            unused && all[i].union == 0 && survey.inputs[i]
         };
         let sampled = |i: usize| cold(i) && !(0..i).any(|j| id(j) == id(i) && cold(j));
         let mut samples = [None; OPERANDS];
-        if (0..all.len()).any(cold) {
+        if guard.uses.samples() && (0..all.len()).any(cold) {
             // A load from an operand may fault, and serving the fault takes the lock.
             drop(guard);
             for (i, place) in places.iter().enumerate() {
-                samples[i] = sampled(i).then(|| sample(place));
+                samples[i] = sampled(i).then(|| (survey.sample)(place));
             }
             guard = self.lock();
         }
         let mut found = Vec::with_capacity(all.len());
         for (i, residency) in all.into_iter().enumerate() {
+            let mut one = Found {
+                residency,
+                ..Found::default()
+            };
             if let Some((b, rect)) = in_block(i) {
+                guard.make_room_for_uses();
+                let State { entries, uses, .. } = &mut *guard;
                 if let Some(sample) = samples[i] {
-                    guard.history_of(&b).sampled(&rect, sample);
+                    uses.sampled(b.id, b.len, &rect, sample);
                 }
-                used.entry(b.id).or_insert_with(|| guard.note_use(&b, key));
+                let expected = before
+                    .entry(b.id)
+                    .or_insert_with(|| uses.note(b.id, b.len, survey.key));
+                // Fewer than half of the bytes that the call reads here are on a device.
+                let missing = one.residency.union < places[i].bytes() / 2 && survey.fetched[i];
+                let gone = missing.then(|| rect.span());
+                one.seen = uses.count_for(b.id, expected.seen, gone);
+                one.known = entries.contains_key(&b.id);
             }
-            let known = blocks[i].is_some_and(|b| guard.entries.contains_key(&b.id));
-            found.push(Found { residency, known });
+            found.push(one);
         }
         Ok(found)
     }
 
     /// Before a call of this number ([`Cache::number`]) uses these operands on devices: allows their pages to be
-    /// protected from now on. For each output, returns what the CPU is expected to do with it, according to the block's
-    /// history.
+    /// protected from now on. For each output, returns what the CPU is expected to do with it, according to how
+    /// the block was used so far.
     pub fn expect(&self, number: u64, operands: &[Use]) -> Vec<Option<Outlook>> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -183,7 +208,7 @@ impl Cache {
             }
         }
         if let Some((id, seconds)) = made.excess
-            && let Some(h) = state.history.get_mut(&id)
+            && let Some(h) = state.uses.get_mut(id)
         {
             h.prediction_error().took(made.number, seconds);
         }

@@ -1,7 +1,7 @@
 //! Shared pages: the first and last page of an operand, which may hold other data of the program.
 //!
 //! Shared pages are never made inaccessible or read-only ([`crate::directory`], R16). They are write-tracked before any
-//! of their bytes are uploaded (`Cache::track_edges`), whatever the block's history, and the directory is told
+//! of their bytes are uploaded (`Cache::track_edges`), whatever the block's use so far, and the directory is told
 //! ([`Event::WriteTrack`]): what replicas hold of these pages stays valid beyond the call.
 //!
 //! Result bytes on shared pages are written back before the call returns. That copy marks the page as written, and so

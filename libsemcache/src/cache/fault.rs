@@ -136,7 +136,7 @@ impl Cache {
         // If scans find the CPU's writes to this block, a write fault is served like a read: the panel becomes
         // write-tracked, and replicas keep the bytes that the CPU does not write.
         let scanned = write && e.scans.on();
-        let whole = !write && (sequential || state.pushed(id));
+        let whole = !write && (sequential || state.uses.pushed(id));
         let write = write && !scanned;
         self.give_to_cpu(state, id, wanted.span, panel, write)?;
         let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;

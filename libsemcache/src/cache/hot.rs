@@ -162,7 +162,7 @@ impl Cache {
             return Ok(None);
         }
         for placement in &mut resident.operands {
-            if placement.write && state.due(placement.id) || !placement.stands(state) {
+            if placement.write && state.uses.due(placement.id) || !placement.stands(state) {
                 return Ok(None);
             }
         }

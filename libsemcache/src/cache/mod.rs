@@ -3,7 +3,7 @@
 //! [`place`] gives a task device memory that holds its operands, [`apply`] executes the directory's actions (copies,
 //! page protection), [`fault`] serves page faults of the CPU, [`flush`] writes everything back to the host (exit,
 //! fork), [`lifetime`] follows free, realloc and munmap of the program's memory, `open_for_good` ends page protection
-//! for the rest of the process, [`task`] queues one kernel, [`history`] and [`push`] write results back ahead of the
+//! for the rest of the process, [`task`] queues one kernel, [`push`] writes results back ahead of the
 //! CPU's access, [`scan`] finds the pages that the CPU wrote where writes are not trapped (dirty tracking); [`call`] is
 //! what a BLAS call asks of the cache before its kernels, after them and at its end.
 //!
@@ -24,7 +24,6 @@ pub mod edges;
 pub mod fault;
 pub mod flush;
 pub mod frozen;
-pub mod history;
 pub mod hot;
 pub mod lifetime;
 pub mod lost;
@@ -34,7 +33,6 @@ mod owners;
 pub mod pins;
 pub mod pins_ahead;
 pub mod place;
-mod prediction_error;
 pub mod push;
 mod reductions;
 pub mod room;
@@ -49,10 +47,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::base::config::Peers;
+use crate::base::heuristics::Without;
 use crate::base::{AllocId, DeviceId, Interval, Links, Rect, RectSet, ReplicaId};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
 use crate::host::{self, Block};
+use crate::policy::block_uses::BlockUses;
 use crate::process::waited::Waiting;
 use crate::protect::Gate;
 pub use crate::transfer::Deps;
@@ -134,10 +134,7 @@ pub(crate) struct State {
     pub(crate) pools: Vec<Pool>,
     /// Blocks that the program freed while device operations in flight still read or wrote them.
     pub(crate) dying: BTreeMap<AllocId, Deps>,
-    pub(crate) history: HashMap<AllocId, history::History>,
-    /// What was learned of blocks of a length, for new blocks: programs allocate blocks of the same length again and
-    /// again.
-    pub(crate) lengths: HashMap<usize, history::Alike>,
+    pub(crate) uses: BlockUses,
     pub(crate) next_replica: u64,
     /// Grows with every use of a replica: the LRU clock.
     pub(crate) clock: u64,
@@ -244,6 +241,14 @@ impl Cache {
             scanner: scans::Scanner::default(),
             lost: AtomicBool::new(false),
         }
+    }
+
+    /// The same cache, of which some heuristics are left out.
+    #[must_use]
+    pub fn with_heuristics(mut self, without: Without) -> Self {
+        let state = self.state.get_mut();
+        state.unwrap_or_else(PoisonError::into_inner).uses = BlockUses::new(without);
+        self
     }
 
     /// The same cache, of which devices get bytes from each other as `SEMCACHE_PEERS` and `SEMCACHE_JOINS` say.

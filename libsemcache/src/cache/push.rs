@@ -1,22 +1,15 @@
-//! Streamed write-back of results, and upload of inputs at each call without page protection, where the history of
-//! their blocks says that it pays.
+//! Streamed write-back of results, and upload of inputs at each call without page protection, where the use of
+//! their blocks so far says that it pays.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use super::ahead::ReadAhead;
-use super::history::{History, Push};
 use super::{Cache, State, TRANSIENT_BASE};
 use crate::base::counters::COUNTERS;
-use crate::base::{AllocId, Rect};
+use crate::base::{AllocId, Interval, Rect};
 use crate::directory::Event;
-use crate::host::Block;
-
-/// The most blocks with a history; beyond this all histories but those of write-through blocks are dropped.
-const BLOCKS_MAX: usize = 4096;
-
-/// The most lengths of blocks for which prediction errors and the last block are kept; beyond this all are dropped.
-const LENGTHS_MAX: usize = 64;
+use crate::policy::amortisation::Use;
+use crate::policy::results::Push;
 
 /// Bytes per copy of a write-back: panels whose copy is complete can be made accessible while later copies are in
 /// flight.
@@ -29,12 +22,8 @@ const RESEND_MAX: usize = 2 << 20;
 /// Number of device calls for which a small block that the CPU always rewrites stays unprotected (write-through).
 const WRITE_THROUGH_CALLS: u64 = 64;
 
-/// The key of all replayed calls, for [`State::note_use`]: a block that a replayed call uses has another user than a
-/// call that passes the offload decision.
-const REPLAYED: u64 = 0;
-
 impl Cache {
-    /// Takes a new number for a call, by which histories tell calls apart.
+    /// Takes a new number for a call, by which the uses of blocks tell calls apart.
     pub fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -70,8 +59,8 @@ impl Cache {
             return Push::Streamed;
         }
         self.end_write_through(state, id);
-        state.make_room_for_history();
-        let push = state.history.entry(id).or_default().push(rect);
+        state.make_room_for_uses();
+        let push = state.uses.push(id, rect);
         state.note_device(call, id, self.panels(rect), true);
         if open { Push::Streamed } else { push }
     }
@@ -105,14 +94,10 @@ impl Cache {
         if self.choose_scans(state, id) {
             return;
         }
-        let Some(h) = state.history.get(&id) else {
-            return;
-        };
-        let rewritten = h.rewritten();
-        match h.write_through_until() {
+        match state.uses.write_through_until(id) {
             Some(until) if state.calls >= until => self.end_write_through(state, id),
             Some(_) => {}
-            None if rewritten => self.begin_write_through(state, id),
+            None if state.uses.rewritten(id) => self.begin_write_through(state, id),
             None => {}
         }
     }
@@ -122,7 +107,7 @@ impl Cache {
         let State {
             entries,
             pools,
-            history,
+            uses,
             ..
         } = state;
         let Some(e) = entries.get_mut(&id) else {
@@ -136,10 +121,8 @@ impl Cache {
             on: true,
         };
         // After a failure the block stays protected, which is right, only slower.
-        if self.step(e, pools, &event, None).is_ok()
-            && let Some(h) = history.get_mut(&id)
-        {
-            h.begin_write_through(until);
+        if self.step(e, pools, &event, None).is_ok() {
+            uses.begin_write_through(id, until);
         }
     }
 
@@ -147,22 +130,19 @@ impl Cache {
         let State {
             entries,
             pools,
-            history,
+            uses,
             ..
         } = state;
-        let Some(h) = history
-            .get_mut(&id)
-            .filter(|h| h.write_through_until().is_some())
-        else {
+        if uses.write_through_until(id).is_none() {
             return;
-        };
+        }
         // After a failure the block stays unprotected, which is right, only slower.
         let again = entries.get_mut(&id).map(|e| {
             let span = e.dir.tracked();
             self.end_write_through_of(e, pools, span)
         });
         if again.is_none_or(|r| r.is_ok()) {
-            h.end_write_through();
+            uses.end_write_through(id);
         }
     }
 
@@ -176,8 +156,23 @@ impl Cache {
     pub fn note_host_call(&self, blocks: impl Iterator<Item = (AllocId, bool)>) {
         let mut state = self.lock();
         for (id, written) in blocks {
-            if let Some(h) = state.history.get_mut(&id) {
+            if let Some(h) = state.uses.get_mut(id) {
                 h.sent_to_host(written);
+            }
+        }
+    }
+
+    /// Notes how calls on devices got the bytes that they read of these blocks ([`Ledger::used`]).
+    ///
+    /// [`Ledger::used`]: crate::policy::amortisation::Ledger::used
+    pub fn note_uploads(&self, uploads: &[(AllocId, Interval, Use)]) {
+        if uploads.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        for (id, span, how) in uploads {
+            if let Some(h) = state.uses.get_mut(*id) {
+                h.uploads().used(*span, *how);
             }
         }
     }
@@ -189,103 +184,38 @@ impl Cache {
 }
 
 impl State {
-    /// Notes that a call, known by its key, uses a block, and returns the block's history before the call.
-    pub(super) fn note_use(&mut self, block: &Block, call: u64) -> Box<History> {
-        let h = self.history_of(block);
-        h.used_by(call);
-        let before = Box::new(*h);
-        h.used();
-        before
-    }
-
     /// Notes that a replayed call uses a block. `written`: a device leaves a result in the block, which
     /// [`Cache::expect`] did not announce.
     pub(crate) fn note_repeat(&mut self, id: AllocId, written: bool) {
-        self.make_room_for_history();
-        let h = self.history.entry(id).or_default();
-        h.used();
-        h.used_by(REPLAYED);
-        h.prediction_error().unknown();
-        if written {
-            h.same_result();
-        }
-    }
-
-    /// Whether the next result in a block is to be written back ahead of the CPU's access.
-    pub(crate) fn due(&self, id: AllocId) -> bool {
-        self.history.get(&id).is_some_and(|h| h.next_is_due())
+        self.make_room_for_uses();
+        self.uses.note_replay(id, written);
     }
 
     /// Notes that the CPU touched a block.
     pub(crate) fn note_cpu(&mut self, id: AllocId, bytes: usize, write: bool) {
-        if let Some(h) = self.history.get_mut(&id) {
-            h.touched(bytes, write);
-            if write && let Some(e) = self.entries.get(&id) {
-                h.wrote(bytes, e.block.len);
-            }
+        let len = self.entries.get(&id).map_or(bytes, |e| e.block.len);
+        if let Some(h) = self.uses.get_mut(id) {
+            h.touched(bytes, write, len);
         }
-    }
-
-    /// The history of a block, made at the block's first use.
-    pub(super) fn history_of(&mut self, block: &Block) -> &mut History {
-        self.make_room_for_history();
-        if !self.history.contains_key(&block.id) {
-            let new = match self.lengths.get_mut(&block.len) {
-                Some(alike) => {
-                    let last = alike.last().and_then(|id| self.history.get(&id)).copied();
-                    History::expecting(alike.prediction_error, last)
-                }
-                None => History::default(),
-            };
-            self.history.insert(block.id, new);
-        }
-        self.history.entry(block.id).or_default()
     }
 
     /// Notes that a device is about to use `panels` panels of a block.
     fn note_device(&mut self, call: u64, id: AllocId, panels: usize, output: bool) {
-        let (Some(h), Some(e)) = (self.history.get_mut(&id), self.entries.get(&id)) else {
-            return;
-        };
-        let learned = h
-            .prediction_error()
-            .used(call, panels, output, Instant::now());
-        if !learned && !output {
-            return;
-        }
-        if self.lengths.len() >= LENGTHS_MAX && !self.lengths.contains_key(&e.block.len) {
-            self.lengths.clear();
-        }
-        let alike = self.lengths.entry(e.block.len).or_default();
-        if learned {
-            alike.prediction_error.learn(h.prediction_error());
-        }
-        if output {
-            alike.left(id);
+        if let Some(e) = self.entries.get(&id) {
+            self.uses.on_devices(call, id, e.block.len, panels, output);
         }
     }
 
     /// Notes that serving a fault in a block took `seconds`, without waits for devices.
     pub(crate) fn note_fault(&mut self, id: AllocId, seconds: f64) {
-        if let Some(h) = self.history.get_mut(&id) {
+        if let Some(h) = self.uses.get_mut(id) {
             h.prediction_error().fault(seconds);
         }
     }
 
-    /// Whether the latest result in a block was written back ahead of the CPU's access, which is expected to access all
-    /// of it.
-    pub(crate) fn pushed(&self, id: AllocId) -> bool {
-        self.history.get(&id).is_some_and(History::pushed)
-    }
-
-    fn make_room_for_history(&mut self) {
-        if self.history.len() >= BLOCKS_MAX {
-            // The history of an unprotected (write-through) block is kept: only the history says when the block is
-            // protected again.
-            let entries = &self.entries;
-            self.history
-                .retain(|id, h| h.write_through_until().is_some() && entries.contains_key(id));
-        }
+    pub(super) fn make_room_for_uses(&mut self) {
+        let entries = &self.entries;
+        self.uses.make_room(|id| entries.contains_key(&id));
     }
 }
 

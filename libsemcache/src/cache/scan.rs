@@ -39,7 +39,7 @@
 //!
 //! # Which blocks
 //!
-//! By default, blocks of which the CPU rewrites a small part between calls, again and again (`history`); their panels
+//! By default, blocks of which the CPU rewrites a small part between calls, again and again (`policy::inputs`); their panels
 //! become write-tracked one by one, as they are written or uploaded. A block that is mostly rewritten goes back to page
 //! protection: a first write to a write-tracked page costs 0.7 us and splits a huge page, while one fault makes a whole
 //! read-only panel writable.
@@ -284,27 +284,26 @@ impl Cache {
         }
     }
 
-    /// Before a call reads a block: begins or ends dirty tracking of the block, by its history. Returns whether it is
+    /// Before a call reads a block: begins or ends dirty tracking of the block, by its use so far. Returns whether it is
     /// on.
     pub(super) fn choose_scans(&self, state: &mut State, id: AllocId) -> bool {
         let State {
             entries,
             pools,
-            history,
+            uses,
             ..
         } = state;
-        let (Some(e), Some(h)) = (entries.get_mut(&id), history.get(&id)) else {
+        let Some(e) = entries.get_mut(&id) else {
             return false;
         };
-        if self.scanner.choice == Choice::ByHistory {
-            if e.scans.on && h.refilled() {
+        if self.scanner.choice == Choice::ByUse {
+            if e.scans.on && uses.refilled(id) {
                 if let Err(err) = self.end_scans(e, pools) {
                     warn!("a block stays write-tracked: {err:?}");
                 }
             } else if !e.scans.on
                 && !e.scans.refused
-                && h.patched()
-                && h.write_through_until().is_none()
+                && uses.patched(id)
                 && !e.dir.tracked().is_empty()
                 && self.scanner.tracker().is_some()
             {

@@ -14,8 +14,8 @@ pub enum Choice {
     /// None.
     #[default]
     Never,
-    /// Blocks of which the CPU rewrites a small part between calls, by their history.
-    ByHistory,
+    /// Blocks of which the CPU rewrites a small part between calls, by their use so far.
+    ByUse,
     /// All blocks, where the kernel can do it.
     Always,
 }

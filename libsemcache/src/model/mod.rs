@@ -6,8 +6,8 @@
 //! location of the data, by links that are slower when both directions are in use, and by the reuse of tiles. Links
 //! follow the latency and bandwidth model ([`link`]), kernels a roofline with a size-efficiency curve ([`exec`]).
 //! [`select`] takes the tile with the smallest prediction, [`mod@decide`] compares the prediction with the host's,
-//! [`amortisation`] keeps account of upload amortisation, [`first`] has the rates that a GPU's hardware lets expect, [`observe`] corrects the rates by measured times, [`host_times`] has those of the host BLAS by kinds of calls, [`rates_file`] reads
-//! rates that were measured earlier, and [`ab_probe`] finds by A/B probes where predictions are still wrong.
+//! [`first`] has the rates that a GPU's hardware lets expect, [`observe`] corrects the rates by measured times, and [`rates_file`] reads
+//! rates that were measured earlier.
 //!
 //! [`predictor`] has all of these models behind one trait, van Werkhoven's own ones for comparison.
 //!
@@ -16,13 +16,10 @@
 //!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
 
-pub mod ab_probe;
-pub mod amortisation;
 pub mod decide;
 pub mod drift;
 pub mod exec;
 pub mod first;
-pub mod host_times;
 pub mod link;
 pub mod observe;
 pub mod ports;

@@ -166,7 +166,7 @@ pub(crate) fn wants_trace() -> bool {
 pub(crate) fn host_threads() -> usize {
     // `available_parallelism` respects the process's affinity and the quota of its control group.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    crate::blas::policy::host_threads(&environment, cores)
+    crate::blas::offload_policy::host_threads(&environment, cores)
 }
 
 /// Builds the cache over the devices; none if the thread that answers page faults cannot be started.
@@ -203,10 +203,11 @@ pub(crate) fn bring_up(
     pins::set_piece(config.panel * PANELS_OF_A_PIECE);
     pins::set_when(config.pin);
     let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size())
-        .with_peers(config.peers, config.joins);
+        .with_peers(config.peers, config.joins)
+        .with_heuristics(config.without);
     let scans = match config.gate {
         _ if !traps => Choice::Never,
-        GateChoice::Auto => Choice::ByHistory,
+        GateChoice::Auto => Choice::ByUse,
         GateChoice::WpAsync => Choice::Always,
         GateChoice::Mprotect | GateChoice::Eager => Choice::Never,
     };

@@ -42,10 +42,10 @@ use crate::blas::args::{self, Checked};
 use crate::blas::batch::{Batch, Batched};
 use crate::blas::checks::{Group, check};
 use crate::blas::finish::{HostBlas, HostHas};
-use crate::blas::policy::Policy;
+use crate::blas::offload_policy::Policy;
 use crate::blas::run::Ran;
 use crate::blas::window::Gone;
-use crate::blas::{self, Call, Outcome, names, replay};
+use crate::blas::{self, Call, Outcome, call_key, names};
 use crate::cache::Cache;
 use crate::protect;
 use crate::sched::local;
@@ -71,8 +71,9 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
     let usual = Usual::new();
     let traced = begin(call.sizes(), call.routine.name(call.dtype));
     blas::deliver::part_with_gone(call, false);
+    let key = call_key::of(call);
     if usual.devices_have_it()
-        && let Some(outcome) = repeat(call)
+        && let Some(outcome) = repeat(call, key)
     {
         if let Some(traced) = traced {
             traced.end(Side::Replayed);
@@ -81,7 +82,7 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
         blas::deliver::deliver(call);
         return outcome;
     }
-    match group(&Group::single(call), usual, facts, traced) {
+    match group(&Group::single(call, key), usual, facts, traced) {
         Ok(ran) => ran.outcome,
         Err(_) if facts.must_run => blas::local::compute(get().and_then(|r| r.cache), call),
         Err(_) => Outcome::Host,
@@ -202,16 +203,16 @@ fn elsewhere(group: &Group<'_>) -> WhyHost {
 
 /// Replays a call: runs it as the same call ran before, if it is known and its operands are in the state that it left
 /// them in.
-fn repeat(call: &Call) -> Option<Outcome> {
+fn repeat(call: &Call, key: u64) -> Option<Outcome> {
     if mode() != Mode::On {
         return None;
     }
-    let known = replay::known(call)?;
-    let cache = get()?.cache?;
+    let runtime = get()?;
+    let (known, cache) = (runtime.policy.replays(call, key)?, runtime.cache?);
     if known.writes_back() {
         let checks = {
             let _blocked = SignalsBlocked::new();
-            check(&Group::single(call)).ok()?
+            check(&Group::single(call, key)).ok()?
         };
         touch(checks.ends());
         let _blocked = SignalsBlocked::new();
@@ -258,7 +259,7 @@ fn decide(group: &Group<'_>, facts: &Facts<'_>) -> Result<Ran, WhyHost> {
     let runtime = start::for_call(largest, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     let policy = &runtime.policy;
-    if !must_run && undecided(policy, calls, largest) {
+    if !must_run && undecided(policy, group, largest) {
         return Err(WhyHost::PredictedSlower);
     }
     // Signals are blocked while the check allocates memory, since the allocator has a lock that a handler of the
@@ -342,9 +343,10 @@ fn to_its_end(
 /// Whether calls go to the host BLAS without a full decision, which would take longer than some of the calls. Not if an
 /// operand begins in an inaccessible panel: with a full decision its bytes are written back in larger pieces, or not at
 /// all.
-fn undecided(policy: &Policy, calls: &[Call], largest: &Call) -> bool {
-    (!calls.iter().any(is_kept) && policy.hopeless(largest))
-        || (!calls.iter().any(begins_closed) && policy.stays_on_host(calls))
+fn undecided(policy: &Policy, group: &Group<'_>, largest: &Call) -> bool {
+    let calls = group.calls;
+    (!calls.iter().any(begins_closed) && policy.stays_on_host(group.key))
+        || (!calls.iter().any(is_kept) && policy.hopeless(largest))
 }
 
 fn begins_closed(call: &Call) -> bool {

@@ -28,7 +28,7 @@ use crate::base::counters::{Degraded, WhyHost, degrade};
 use crate::base::ids::MAX_DEVICES;
 use crate::blas::Call;
 use crate::blas::args::{self, Checked};
-use crate::blas::policy::Policy;
+use crate::blas::offload_policy::Policy;
 use crate::cache::Cache;
 use crate::device::api::Backend;
 use crate::process::ending;

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::base::config::Config;
-use crate::blas::policy::Policy;
+use crate::blas::offload_policy::Policy;
 use crate::cache::Cache;
 
 /// A started runtime.

@@ -6,6 +6,7 @@ use super::settings::{
     CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile, Sim,
     SimMachine, Window,
 };
+use crate::base::heuristics::Without;
 use crate::base::ids::MAX_DEVICES;
 
 /// Why a value was not understood, as the end of the sentence "NAME=VALUE ...".
@@ -218,6 +219,13 @@ pub(super) fn on_off(v: &str) -> Result<bool, Bad> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => Err(Bad("is not one of on, off")),
+    }
+}
+
+pub(super) fn without(v: &str) -> Result<Without, Bad> {
+    match v {
+        "none" => Ok(Without::default()),
+        names => Without::parse(names).ok_or(Bad("names a heuristic that does not exist")),
     }
 }
 

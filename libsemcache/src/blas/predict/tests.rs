@@ -2,6 +2,7 @@ use super::*;
 use crate::base::{Dtype, Op, Routine, Side, Value};
 use crate::blas::args::{Checked, check};
 use crate::blas::call::Call;
+use crate::blas::call_key;
 use crate::blas::finish::HostHas;
 use crate::model::HostRates;
 
@@ -224,7 +225,7 @@ fn a_process_decides_as_predicted() {
             (Routine::Axpy, &[1_000_000]),
         ] {
             let call = call(routine, Side::Left, sizes);
-            let group = Group::single(&call);
+            let group = Group::single(&call, call_key::of(&call));
             let mut checks = checks::check(&group).expect("a legal call");
             for item in &mut checks.items {
                 item.blocks = vec![None; item.places.len()];

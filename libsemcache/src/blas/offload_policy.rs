@@ -5,24 +5,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::call::Call;
-use super::host_decisions::{self, HostDecisions};
+use super::replay::{self, Known, Sites};
 use super::tilings::Tilings;
 use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine, Window};
 use crate::base::counters::{COUNTERS, devices};
+use crate::base::heuristics::{Heuristic, Without};
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work, timed};
 use crate::device::api::Backend;
-use crate::model::ab_probe::{AbProbes, Where};
-use crate::model::amortisation::Amortisation;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::drift::Drift;
 use crate::model::exec;
 use crate::model::first::{self, Gpu};
-use crate::model::host_times::HostTimes;
 use crate::model::observe::Refined;
 use crate::model::ports::Ports;
 use crate::model::rates::{HostRates, Rates, Total, Vectors};
 use crate::model::rates_file::Given;
 use crate::plan::{Access, Problem};
+use crate::policy::ab_probe::Where;
+use crate::policy::host_times::HostTimes;
 use crate::process::signals_blocked::if_handlers;
 use crate::topology;
 
@@ -47,7 +47,9 @@ pub struct Policy {
     /// Apart from what is learned, since plans ask for it while predictions are made under that lock.
     drift: Mutex<Drift>,
     tilings: Mutex<Tilings>,
-    pub(super) host_decisions: HostDecisions,
+    /// What is known of calls that the program makes again.
+    pub(super) sites: Sites,
+    without: Without,
     /// The clock of A/B probes starts here.
     began: Instant,
 }
@@ -56,8 +58,6 @@ pub struct Policy {
 #[derive(Debug)]
 pub(super) struct Learned {
     pub(super) rates: Refined,
-    pub(super) amortisation: Amortisation,
-    pub(super) ab_probes: AbProbes,
     pub(super) host_times: HostTimes,
 }
 
@@ -65,8 +65,6 @@ impl Learned {
     fn new(rates: Rates) -> Learned {
         Learned {
             rates: Refined::new(rates),
-            amortisation: Amortisation::default(),
-            ab_probes: AbProbes::default(),
             host_times: HostTimes::default(),
         }
     }
@@ -101,7 +99,8 @@ impl Policy {
             drift: Mutex::default(),
             learned: Mutex::new(Learned::new(rates(config, backend, host, given))),
             tilings: Mutex::default(),
-            host_decisions: HostDecisions::default(),
+            sites: Sites::default(),
+            without: config.without,
             began: Instant::now(),
         }
     }
@@ -148,7 +147,7 @@ impl Policy {
     /// What was learned, with the rates corrected by all times that were measured until now.
     fn corrected(&self) -> MutexGuard<'_, Learned> {
         let mut learned = self.learned();
-        if self.real {
+        if self.real && self.without.uses(Heuristic::Corrections) {
             let rates = &mut learned.rates;
             timed::take(&mut |timed| {
                 rates.observe(timed, self.memory.len());
@@ -159,7 +158,7 @@ impl Policy {
 
     /// Corrects the rates of the host BLAS by the seconds that it took for its part of a call.
     pub fn host_took(&self, work: Work, seconds: f64) {
-        if self.real {
+        if self.real && self.without.uses(Heuristic::Corrections) {
             self.learned().rates.host(&work, seconds);
         }
     }
@@ -169,7 +168,8 @@ impl Policy {
     pub fn host_took_all(&self, work: Work, seconds: f64) {
         if self.real {
             let mut learned = self.learned();
-            if learned.host_times.took(&work, seconds) {
+            let confirms = learned.host_times.took(&work, seconds);
+            if confirms && self.without.uses(Heuristic::Corrections) {
                 learned.rates.host(&work, seconds);
             }
         }
@@ -185,21 +185,79 @@ impl Policy {
         host_s: f64,
     ) -> bool {
         let mut learned = self.learned();
-        self.tries() && learned.host_times.due(work, place, predicted_s, host_s)
+        self.times_hosts() && learned.host_times.due(work, place, predicted_s, host_s)
+    }
+
+    /// Whether measured times may overrule predictions.
+    fn tries(&self) -> bool {
+        self.real && self.mode == Mode::Auto
     }
 
     /// Whether A/B probes check predictions.
-    pub(super) fn tries(&self) -> bool {
-        self.real && self.mode == Mode::Auto
+    pub(super) fn probes(&self) -> bool {
+        self.tries() && self.without.uses(Heuristic::AbProbes)
+    }
+
+    fn times_hosts(&self) -> bool {
+        self.tries() && self.without.uses(Heuristic::HostTimes)
+    }
+
+    /// What earlier uses of blocks took beyond their predictions counts.
+    pub(super) fn expects_errors(&self) -> bool {
+        self.real && self.without.uses(Heuristic::PredictionError)
     }
 
     /// Notes that products of a batch were replayed after its decision, so that these replays are not taken for calls
     /// between this decision and the next.
     pub(super) fn launched_again(&self, key: u64) {
-        if self.tries() {
-            let mark = COUNTERS.cache.replayed.get();
-            self.learned().ab_probes.remark(key, mark);
+        if self.probes()
+            && let Some(mut site) = self.sites.site(key)
+        {
+            site.probe.remark(COUNTERS.cache.replayed.get());
         }
+    }
+
+    /// The measured seconds that the host BLAS takes for such a call, if it was timed.
+    pub(super) fn host_s(&self, work: &Work) -> Option<f64> {
+        if self.times_hosts() {
+            self.learned().host_times.seconds(work)
+        } else {
+            None
+        }
+    }
+
+    /// Notes that the host BLAS runs `calls` calls, of the group with this key, in `host_s` seconds. Unless each needs a decision of
+    /// its own (`each`), the same ones run there again without a decision.
+    pub(super) fn left_to_host(&self, key: u64, calls: usize, host_s: f64, each: bool) {
+        let mut site = self.probes().then(|| self.sites.site(key)).flatten();
+        // During an A/B probe, too, every call gets a decision of its own.
+        let each = each || site.as_ref().is_some_and(|site| site.probe.probing());
+        let left = if each || !self.without.uses(Heuristic::HostDecisions) {
+            0
+        } else {
+            self.sites.stay_on_host(key, calls, host_s)
+        };
+        if let Some(site) = &mut site {
+            site.probe.went(self.now(), Where::Host, left);
+        }
+    }
+
+    /// Notes that devices run the calls of the group with this key.
+    pub(super) fn left_to_devices(&self, key: u64) {
+        if self.probes()
+            && let Some(mut site) = self.sites.site(key)
+        {
+            let mark = COUNTERS.cache.replayed.get();
+            site.probe.went(self.now(), Where::Devices, mark);
+        }
+    }
+
+    /// A call that can be replayed. Takes no lock.
+    #[must_use]
+    pub fn replays<'a>(&'a self, call: &'a Call, key: u64) -> Option<Known<'a>> {
+        let uses = self.without.uses(Heuristic::Replay);
+        uses.then(|| replay::known(&self.sites, call, key))
+            .flatten()
     }
 
     /// No other lock is taken while this one is held.
@@ -240,10 +298,12 @@ impl Policy {
                 // blocked once the program has a handler.
                 let _blocked = if_handlers();
                 let mut learned = self.corrected();
-                let measured_s = learned.host_times.seconds(&work);
+                let times = self.times_hosts();
+                let known = times.then(|| learned.host_times.seconds(&work));
+                let measured_s = known.flatten();
                 let host_s = measured_s.unwrap_or_else(|| {
                     let predicted_s = exec::host_s(&work, &learned.rates.machine().host);
-                    if self.tries() {
+                    if times {
                         learned.host_times.at_most(predicted_s)
                     } else {
                         predicted_s
@@ -253,10 +313,11 @@ impl Policy {
             })
     }
 
-    /// Whether a recent decision chose the host for these calls, so that they run there again without a decision.
+    /// Whether a recent decision chose the host for the calls of the group with this key, so that they run there again without a
+    /// decision. Takes no lock.
     #[must_use]
-    pub fn stays_on_host(&self, calls: &[Call]) -> bool {
-        self.mode == Mode::Auto && self.host_decisions.take(host_decisions::of(calls))
+    pub fn stays_on_host(&self, key: u64) -> bool {
+        self.mode == Mode::Auto && self.sites.stays_on_host(key)
     }
 
     /// The call's predicted seconds on the host, and on one device that holds no operand, with operands that are not

@@ -1,7 +1,7 @@
-//! Which calls have the same key in the host-decision cache, and how often they go to the host without a decision.
+//! Which calls have the same key.
 
 use super::*;
-use crate::base::{Form, Op, Side, Value};
+use crate::base::{Dtype, Form, Op, Routine, Side, Value};
 
 fn calls() -> Vec<Call> {
     let (a, b, c) = (0x10_0000, 0x20_0000, 0x30_0000);
@@ -51,9 +51,10 @@ fn calls() -> Vec<Call> {
 #[test]
 fn calls_have_keys_of_their_own() {
     let calls = calls();
-    let alone = calls.iter().map(|call| of(std::slice::from_ref(call)));
-    let batches = (2..calls.len()).map(|n| of(&calls[..n]));
-    let mut keys: Vec<u64> = alone.chain(batches).map(|key| key & !LEFT).collect();
+    let alone = calls.iter().map(of);
+    let batches = (2..calls.len()).map(|n| of_batch(&calls[..n]));
+    let mut keys: Vec<u64> = alone.chain(batches).collect();
+    assert!(keys.iter().all(|key| key & 1 == 1));
     let many = keys.len();
     keys.sort_unstable();
     keys.dedup();
@@ -61,35 +62,36 @@ fn calls_have_keys_of_their_own() {
 }
 
 #[test]
-fn a_call_is_asked_again_in_the_end() {
-    let host_decisions = HostDecisions::default();
-    let key = of(&calls()[..1]);
-    assert!(!host_decisions.take(key));
-    // At 20 us for each call, 25 calls go to the host without a decision.
-    host_decisions.put(key, 1, 20e-6);
-    assert_eq!(
-        (0..1000).take_while(|_| host_decisions.take(key)).count(),
-        25
-    );
-    assert!(!host_decisions.take(of(&calls()[1..2])));
-    // A call of a millisecond gets a decision every time.
-    host_decisions.put(key, 1, 1e-3);
-    assert!(!host_decisions.take(key));
-    host_decisions.put(key, 1, 0.0);
-    assert!(host_decisions.take(key));
+fn keys_spread_over_all_sets() {
+    let base = calls()[0];
+    let mut found = vec![0; 512];
+    for n in 0..2048 {
+        let mut call = base;
+        call.at[1].addr += n << 12;
+        found[(of(&call) >> 1) as usize % 512] += 1;
+    }
+    assert!(found.iter().all(|n| *n < 16));
+    let used = found.iter().filter(|n| **n > 0).count();
+    assert!(used > 256, "{used}");
 }
 
 #[test]
-fn slots_are_spread() {
-    let mut used = std::collections::BTreeSet::new();
-    for i in 0..256 {
-        let operands = [0x7f00_0000_0000 + i * 0x20_0000, 0x7f80_0000_0000];
-        used.insert(slot(key(
-            Routine::Axpy,
-            Dtype::D,
-            [1 << 17, 1, 1],
-            operands.into_iter(),
-        )));
+fn the_values_of_scalars_make_no_difference() {
+    let gemv = |beta: f64, y: usize, ldy: i64| {
+        let operands = [(0x1000, 7), (0x2000, 1), (y, ldy)];
+        Call {
+            beta: Value { re: beta, im: 0.0 },
+            ..Call::new(Routine::Gemv, Dtype::D, &[7, 8], &operands)
+        }
+    };
+    let base = of(&gemv(0.5, 0x3000, 1));
+    assert_eq!(base, of(&gemv(f64::NAN, 0x3000, 1)));
+    for other in [
+        gemv(0.0, 0x3000, 1),
+        gemv(1.0, 0x3000, 1),
+        gemv(0.5, 0x3008, 1),
+        gemv(0.5, 0x3000, -1),
+    ] {
+        assert_ne!(base, of(&other));
     }
-    assert!(used.len() > 160, "{}", used.len());
 }

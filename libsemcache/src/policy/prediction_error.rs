@@ -7,6 +7,9 @@
 //! visit. Its error is shared among all panels that its calls used, so that it says something of smaller and larger
 //! operands of the same block. The median of three rounds counts, since first calls load kernels and allocate memory. It
 //! counts for 200 times as long as the error itself, 10 s at most; then the block is used without it again, to measure anew.
+//!
+//! Inputs and outputs have errors of their own, and so have uses before which the CPU wrote the block and others: a program that
+//! stops rewriting its inputs no longer pays for the faults of its writes.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +21,24 @@ const BELIEVED_AT_MOST: f64 = 10.0;
 /// A round that no visit of the CPU ends is ended by the call after this many.
 const CALLS: u32 = 8;
 
-/// The last rounds with operands of one kind (input or output): error in seconds per panel, the latest round first.
+/// How a call uses a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The call writes it.
+    pub output: bool,
+    /// The CPU wrote it since the call before.
+    pub rewritten: bool,
+}
+
+impl Kind {
+    const COUNT: usize = 4;
+
+    fn index(self) -> usize {
+        usize::from(self.output) + 2 * usize::from(self.rewritten)
+    }
+}
+
+/// The last rounds with operands of one kind: error in seconds per panel, the latest round first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Track {
     last: [f32; 3],
@@ -58,8 +78,8 @@ struct Round {
     call: u64,
     calls: u32,
     panels: usize,
-    /// Whether the calls used the block as an input, and as an output.
-    kinds: [bool; 2],
+    /// How the calls used the block.
+    kinds: [bool; Kind::COUNT],
     excess_s: f64,
     /// The CPU has touched the block since the round began.
     visited: bool,
@@ -67,15 +87,15 @@ struct Round {
 
 /// The prediction errors of one block.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct PredictionError {
-    /// For uses as an input, for uses as an output.
-    tracks: [Track; 2],
+pub struct PredictionError {
+    /// For each kind of use.
+    tracks: [Track; Kind::COUNT],
     now: Option<Round>,
 }
 
 impl PredictionError {
-    pub(super) const NONE: PredictionError = PredictionError {
-        tracks: [Track::NONE; 2],
+    pub(crate) const NONE: PredictionError = PredictionError {
+        tracks: [Track::NONE; Kind::COUNT],
         now: None,
     };
 
@@ -89,7 +109,7 @@ impl PredictionError {
     }
 
     /// Serving a fault in the block took `seconds`, without waits for devices: they belong to the round's error.
-    pub(super) fn fault(&mut self, seconds: f64) {
+    pub fn fault(&mut self, seconds: f64) {
         if let Some(r) = &mut self.now {
             r.excess_s += seconds;
             r.visited = true;
@@ -98,7 +118,7 @@ impl PredictionError {
 
     /// A call on devices, known by its number, uses `panels` panels of the block; the same call may use more of them in
     /// another operand. Returns whether a round ended, that is, whether an error was learned.
-    pub(super) fn used(&mut self, call: u64, panels: usize, output: bool, now: Instant) -> bool {
+    pub(super) fn used(&mut self, call: u64, panels: usize, kind: Kind, now: Instant) -> bool {
         let ended = self
             .now
             .take_if(|r| r.call != call && (r.visited || r.calls >= CALLS));
@@ -106,7 +126,7 @@ impl PredictionError {
             call,
             calls: 1,
             panels: 0,
-            kinds: [false; 2],
+            kinds: [false; Kind::COUNT],
             excess_s: 0.0,
             visited: false,
         });
@@ -114,7 +134,7 @@ impl PredictionError {
             (round.call, round.calls) = (call, round.calls + 1);
         }
         round.panels = round.panels.saturating_add(panels);
-        round.kinds[usize::from(output)] = true;
+        round.kinds[kind.index()] = true;
         let Some(ended) = ended.filter(|r| r.panels > 0) else {
             return false;
         };
@@ -129,7 +149,7 @@ impl PredictionError {
 
     /// The call of this number took `excess_s` seconds longer than predicted because of this block; less than zero:
     /// shorter.
-    pub(super) fn took(&mut self, call: u64, excess_s: f64) {
+    pub fn took(&mut self, call: u64, excess_s: f64) {
         if let Some(r) = self.now.as_mut().filter(|r| r.call == call) {
             r.excess_s += excess_s;
         }
@@ -141,8 +161,8 @@ impl PredictionError {
     }
 
     /// The seconds that a use of `panels` panels is expected to take beyond the prediction.
-    pub(super) fn expected_s(&self, panels: usize, output: bool, now: Instant) -> f64 {
-        let track = &self.tracks[usize::from(output)];
+    pub(super) fn expected_s(&self, panels: usize, kind: Kind, now: Instant) -> f64 {
+        let track = &self.tracks[kind.index()];
         if track.until.is_none_or(|until| now >= until) {
             return 0.0;
         }
@@ -154,13 +174,22 @@ impl PredictionError {
 mod tests {
     use super::*;
 
+    const INPUT: Kind = Kind {
+        output: false,
+        rewritten: false,
+    };
+    const OUTPUT: Kind = Kind {
+        output: true,
+        rewritten: false,
+    };
+
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-6
     }
 
     /// A round of one call that uses one panel as an output and takes `excess_s` seconds too long.
     fn round(prediction_error: &mut PredictionError, call: u64, excess_s: f64, now: Instant) {
-        prediction_error.used(call, 1, true, now);
+        prediction_error.used(call, 1, OUTPUT, now);
         prediction_error.fault(excess_s);
     }
 
@@ -169,46 +198,46 @@ mod tests {
         let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..4 {
             // As many rounds have ended as there were calls before.
-            prediction_error.used(call, 8, true, now);
-            let known = prediction_error.expected_s(10, true, now) > 0.0;
+            prediction_error.used(call, 8, OUTPUT, now);
+            let known = prediction_error.expected_s(10, OUTPUT, now) > 0.0;
             assert_eq!(known, call == 3);
-            prediction_error.used(call, 2, true, now);
+            prediction_error.used(call, 2, OUTPUT, now);
             prediction_error.took(call, -1e-4);
             (0..11).for_each(|_| prediction_error.fault(1e-4));
         }
-        assert!(close(prediction_error.expected_s(10, true, now), 1e-3));
-        assert!(close(prediction_error.expected_s(5, true, now), 5e-4));
-        assert!(close(prediction_error.expected_s(10, false, now), 0.0));
+        assert!(close(prediction_error.expected_s(10, OUTPUT, now), 1e-3));
+        assert!(close(prediction_error.expected_s(5, OUTPUT, now), 5e-4));
+        assert!(close(prediction_error.expected_s(10, INPUT, now), 0.0));
         // The program stops touching the block between calls.
         for call in 4..6 {
-            prediction_error.used(call, 10, true, now);
+            prediction_error.used(call, 10, OUTPUT, now);
             prediction_error.fault(0.0);
         }
-        prediction_error.used(6, 10, true, now);
-        assert!(close(prediction_error.expected_s(10, true, now), 0.0));
+        prediction_error.used(6, 10, OUTPUT, now);
+        assert!(close(prediction_error.expected_s(10, OUTPUT, now), 0.0));
     }
 
     #[test]
     fn calls_between_two_visits_share_what_the_visit_costs() {
         let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..16 {
-            prediction_error.used(call, 5, call % 4 != 0, now);
+            prediction_error.used(call, 5, if call % 4 == 0 { INPUT } else { OUTPUT }, now);
             if call % 4 == 3 {
                 prediction_error.fault(2e-3);
             }
         }
-        assert!(close(prediction_error.expected_s(5, true, now), 5e-4));
-        assert!(close(prediction_error.expected_s(5, false, now), 5e-4));
+        assert!(close(prediction_error.expected_s(5, OUTPUT, now), 5e-4));
+        assert!(close(prediction_error.expected_s(5, INPUT, now), 5e-4));
     }
 
     #[test]
     fn calls_that_no_visit_ends_tell_of_their_own_time() {
         let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..u64::from(4 * CALLS) {
-            prediction_error.used(call, 1, true, now);
+            prediction_error.used(call, 1, OUTPUT, now);
             prediction_error.took(call, 1e-3);
         }
-        assert!(close(prediction_error.expected_s(1, true, now), 1e-3));
+        assert!(close(prediction_error.expected_s(1, OUTPUT, now), 1e-3));
     }
 
     #[test]
@@ -217,17 +246,17 @@ mod tests {
         (0..4).for_each(|call| round(&mut prediction_error, call, 1e-3, now));
         let soon = now + Duration::from_millis(190);
         let late = now + Duration::from_millis(210);
-        assert!(close(prediction_error.expected_s(1, true, soon), 1e-3));
-        assert!(close(prediction_error.expected_s(1, true, late), 0.0));
-        prediction_error.used(4, 1, true, late);
-        assert!(close(prediction_error.expected_s(1, true, late), 1e-3));
+        assert!(close(prediction_error.expected_s(1, OUTPUT, soon), 1e-3));
+        assert!(close(prediction_error.expected_s(1, OUTPUT, late), 0.0));
+        prediction_error.used(4, 1, OUTPUT, late);
+        assert!(close(prediction_error.expected_s(1, OUTPUT, late), 1e-3));
         // An error is believed for ten seconds at most, however long a round took (the process may have been stopped).
         for call in 5..9 {
             round(&mut prediction_error, call, 1e3, now);
         }
-        prediction_error.used(9, 1, true, now);
+        prediction_error.used(9, 1, OUTPUT, now);
         let end = now + Duration::from_secs(11);
-        assert!(close(prediction_error.expected_s(1, true, end), 0.0));
+        assert!(close(prediction_error.expected_s(1, OUTPUT, end), 0.0));
     }
 
     #[test]
@@ -240,7 +269,7 @@ mod tests {
                 if call == 3 { 1.0 } else { 0.0 },
                 now,
             );
-            assert!(close(prediction_error.expected_s(1, true, now), 0.0));
+            assert!(close(prediction_error.expected_s(1, OUTPUT, now), 0.0));
         }
     }
 
@@ -251,7 +280,7 @@ mod tests {
             round(&mut prediction_error, call, 0.0, now);
             prediction_error.took(call + 1, 1.0);
         }
-        assert!(close(prediction_error.expected_s(1, true, now), 0.0));
+        assert!(close(prediction_error.expected_s(1, OUTPUT, now), 0.0));
     }
 
     #[test]
@@ -259,25 +288,49 @@ mod tests {
         let now = Instant::now();
         let [mut inputs, mut outputs, mut new] = [PredictionError::NONE; 3];
         for call in 0..4 {
-            inputs.used(call, 1, false, now);
+            inputs.used(call, 1, INPUT, now);
             inputs.fault(2e-3);
             round(&mut outputs, call, 1e-3, now);
         }
         new.learn(&inputs);
         new.learn(&outputs);
         new.learn(&PredictionError::NONE);
-        assert!(close(new.expected_s(1, false, now), 2e-3));
-        assert!(close(new.expected_s(1, true, now), 1e-3));
+        assert!(close(new.expected_s(1, INPUT, now), 2e-3));
+        assert!(close(new.expected_s(1, OUTPUT, now), 1e-3));
     }
 
     #[test]
     fn what_follows_an_unknown_call_tells_nothing() {
         let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..10 {
-            prediction_error.used(call, 1, true, now);
+            prediction_error.used(call, 1, OUTPUT, now);
             prediction_error.unknown();
             prediction_error.fault(1.0);
         }
-        assert!(close(prediction_error.expected_s(1, true, now), 0.0));
+        assert!(close(prediction_error.expected_s(1, OUTPUT, now), 0.0));
+    }
+
+    #[test]
+    fn a_program_that_stops_rewriting_its_input_pays_no_more_for_its_writes() {
+        let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
+        let written = Kind {
+            rewritten: true,
+            ..INPUT
+        };
+        for call in 0..8 {
+            prediction_error.used(call, 1, written, now);
+            prediction_error.fault(1e-3);
+        }
+        assert!(close(prediction_error.expected_s(1, written, now), 1e-3));
+        assert!(close(prediction_error.expected_s(1, INPUT, now), 0.0));
+        // The write that ends the first round of the other kind is one of three.
+        prediction_error.used(8, 1, INPUT, now);
+        prediction_error.fault(1e-3);
+        for call in 9..13 {
+            prediction_error.used(call, 1, INPUT, now);
+            prediction_error.fault(0.0);
+            assert!(close(prediction_error.expected_s(1, INPUT, now), 0.0));
+        }
+        assert!(close(prediction_error.expected_s(1, written, now), 1e-3));
     }
 }

@@ -31,8 +31,6 @@ impl Where {
     }
 }
 
-/// Kinds of calls in the table at once; a collision replaces the older kind.
-const KINDS: usize = 256;
 /// Decisions before the first A/B probe.
 const FIRST: u32 = 64;
 /// Decisions in an A/B probe. The first cycle is not measured: operands move in it.
@@ -46,10 +44,9 @@ const CLEARLY: f64 = 0.92;
 /// With each longer cycle, the shortest measured time grows by up to this factor: the program may have changed.
 const FORGET: f64 = 1.02;
 
-/// What is known of one kind of call.
+/// The A/B probes of one kind of call.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
-    key: u64,
+pub struct AbProbe {
     /// The time of the kind's last decision, and the mark that the caller left then.
     last: Option<(f64, u64)>,
     /// The side that the last call ran on.
@@ -67,10 +64,9 @@ struct Kind {
     within: f64,
 }
 
-impl Kind {
-    const fn new(key: u64) -> Kind {
-        Kind {
-            key,
+impl Default for AbProbe {
+    fn default() -> Self {
+        AbProbe {
             last: None,
             at: Where::Host,
             moving: true,
@@ -82,7 +78,9 @@ impl Kind {
             within: CLOSE,
         }
     }
+}
 
+impl AbProbe {
     /// Records the cycle that ends now.
     fn ended(&mut self, now: f64, calls: impl FnOnce(Where, u64) -> Option<u32>) {
         let Some((since, mark)) = self.last.take() else {
@@ -112,26 +110,6 @@ impl Kind {
             _ => predicted,
         }
     }
-}
-
-/// The table of kinds of calls.
-#[derive(Clone, Debug)]
-pub struct AbProbes(Vec<Kind>);
-
-impl Default for AbProbes {
-    fn default() -> Self {
-        AbProbes(vec![Kind::new(0); KINDS])
-    }
-}
-
-impl AbProbes {
-    fn kind(&mut self, key: u64) -> &mut Kind {
-        let kind = &mut self.0[(key >> 40) as usize % KINDS];
-        if kind.key != key {
-            *kind = Kind::new(key);
-        }
-        kind
-    }
 
     /// The side for a call of this kind, about which a decision is made at the time `now` (seconds), and which is
     /// predicted to be faster on side `predicted`. `calls` returns how many such calls were made since the last
@@ -139,55 +117,52 @@ impl AbProbes {
     /// side, and is called only if an A/B probe is due.
     pub fn place(
         &mut self,
-        key: u64,
         now: f64,
         calls: impl FnOnce(Where, u64) -> Option<u32>,
         predicted: Where,
         predict: impl FnOnce(Where) -> f64,
     ) -> Where {
-        let kind = self.kind(key);
-        kind.ended(now, calls);
-        kind.decisions = kind.decisions.saturating_add(1);
-        if let Some((place, left)) = kind.probe {
-            kind.probe = (left > 1).then_some((place, left - 1));
+        self.ended(now, calls);
+        self.decisions = self.decisions.saturating_add(1);
+        if let Some((place, left)) = self.probe {
+            self.probe = (left > 1).then_some((place, left - 1));
             return place;
         }
-        let chosen = kind.better(predicted);
-        if kind.decisions < kind.next {
+        let chosen = self.better(predicted);
+        if self.decisions < self.next {
             return chosen;
         }
-        kind.next = kind.next.saturating_mul(4);
-        let within = kind.within;
-        kind.within *= 2.0;
+        self.next = self.next.saturating_mul(4);
+        let within = self.within;
+        self.within *= 2.0;
         let other = chosen.other();
         let affordable = |cycle| predict(other) < within * cycle;
-        if !kind.known(chosen).is_some_and(affordable) {
+        if !self.known(chosen).is_some_and(affordable) {
             return chosen;
         }
         // Older measurements of the probed side may no longer hold.
-        kind.cycles[other as usize] = 0;
-        kind.shortest[other as usize] = f64::INFINITY;
-        kind.probe = Some((other, LENGTH - 1));
+        self.cycles[other as usize] = 0;
+        self.shortest[other as usize] = f64::INFINITY;
+        self.probe = Some((other, LENGTH - 1));
         other
     }
 
     /// Whether an A/B probe of this kind is under way, so that each call needs a decision.
     #[must_use]
-    pub fn probing(&mut self, key: u64) -> bool {
-        self.kind(key).probe.is_some()
+    pub fn probing(&self) -> bool {
+        self.probe.is_some()
     }
 
     /// Records that a call of this kind runs on `place`, with a mark for the next decision.
-    pub fn went(&mut self, key: u64, now: f64, place: Where, mark: u64) {
-        let kind = self.kind(key);
-        kind.moving |= kind.at != place;
-        kind.at = place;
-        kind.last = Some((now, mark));
+    pub fn went(&mut self, now: f64, place: Where, mark: u64) {
+        self.moving |= self.at != place;
+        self.at = place;
+        self.last = Some((now, mark));
     }
 
     /// Replaces the mark of the kind's last call.
-    pub fn remark(&mut self, key: u64, mark: u64) {
-        if let Some(last) = &mut self.kind(key).last {
+    pub fn remark(&mut self, mark: u64) {
+        if let Some(last) = &mut self.last {
             last.1 = mark;
         }
     }
@@ -201,11 +176,11 @@ mod tests {
     /// How many calls run on the host and on the devices in a loop of one call, with a given time on each side, while
     /// the side that is not chosen is predicted to take `other`.
     fn run(calls: u32, predicted: Where, host: f64, devices: f64, other: f64) -> [u32; 2] {
-        let mut probes = AbProbes::default();
+        let mut probes = AbProbe::default();
         let (mut now, mut went) = (0.0, [0; 2]);
         for _ in 0..calls {
-            let place = probes.place(7, now, |_, _| Some(1), predicted, |_| other);
-            probes.went(7, now, place, 0);
+            let place = probes.place(now, |_, _| Some(1), predicted, |_| other);
+            probes.went(now, place, 0);
             went[place as usize] += 1;
             now += if place == Host { host } else { devices };
         }
@@ -241,12 +216,12 @@ mod tests {
 
     #[test]
     fn the_first_cycle_after_a_move_and_unknown_ones_do_not_count() {
-        let mut probes = AbProbes::default();
+        let mut probes = AbProbe::default();
         let mut now = 0.0;
         // The number of calls is unknown in each cycle on the host, so there is no time to compare and no probe.
         for _ in 0..1000 {
-            assert_eq!(probes.place(7, now, |_, _| None, Host, |_| 0.5), Host);
-            probes.went(7, now, Host, 0);
+            assert_eq!(probes.place(now, |_, _| None, Host, |_| 0.5), Host);
+            probes.went(now, Host, 0);
             now += 1.0;
         }
         // Ten calls share a cycle; `calls` gets the mark of the last decision.
@@ -255,11 +230,11 @@ mod tests {
                 assert_eq!((place, mark), if n == 0 { (Host, 0) } else { (Host, 5) });
                 Some(10)
             };
-            if probes.place(7, now, calls, Host, |_| 0.5) == Devices {
-                assert!(probes.probing(7));
+            if probes.place(now, calls, Host, |_| 0.5) == Devices {
+                assert!(probes.probing());
                 return;
             }
-            probes.went(7, now, Host, 5);
+            probes.went(now, Host, 5);
             now += 1.0;
         }
         panic!("never probed");
@@ -267,11 +242,11 @@ mod tests {
 
     #[test]
     fn a_program_that_changes_is_followed() {
-        let mut probes = AbProbes::default();
+        let mut probes = AbProbe::default();
         let (mut now, mut late) = (0.0, 0);
         for n in 0..20_000 {
-            let place = probes.place(7, now, |_, _| Some(1), Host, |_| 0.5);
-            probes.went(7, now, place, 0);
+            let place = probes.place(now, |_, _| Some(1), Host, |_| 0.5);
+            probes.went(now, place, 0);
             // At first the devices are faster, after half of the calls the host is.
             let (host, devices) = if n < 10_000 { (2.0, 1.0) } else { (2.0, 5.0) };
             now += if place == Host { host } else { devices };

@@ -8,12 +8,10 @@
 //! Each upload that paid, and each use of bytes that were on the device already, cancels one such loss. So the waste in
 //! an unfavourable loop grows only with the logarithm of its length.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use crate::base::{AllocId, Interval};
+use crate::base::Interval;
 
-/// Blocks in the account; when one more is added, the account is cleared.
-const BLOCKS_MAX: usize = 1024;
 /// The most losses that count: then a million earlier calls count as none.
 const MOST_LOST: u32 = 20;
 /// Uploads of a block that have not paid yet; if there are more, the oldest counts as lost.
@@ -30,11 +28,12 @@ struct Upload {
     used: u32,
 }
 
+/// The account of a block's uploads.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Ledger {
+pub struct Ledger {
     /// Uploads that have not paid yet, the oldest first.
     waiting: VecDeque<Upload>,
-    /// The number of earlier calls at the last call of [`Amortisation::count_for`].
+    /// The number of earlier calls at the last call of [`Ledger::count_for`].
     seen: u32,
     lost: u32,
 }
@@ -50,10 +49,6 @@ pub enum Use {
         on: u32,
     },
 }
-
-/// The account of uploads of each block.
-#[derive(Clone, Debug, Default)]
-pub struct Amortisation(HashMap<AllocId, Ledger>);
 
 impl Ledger {
     fn judge(&mut self, paid: bool) {
@@ -72,59 +67,52 @@ impl Ledger {
             self.judge(false);
         }
     }
-}
 
-impl Amortisation {
+    /// Whether nothing is owed and nothing was lost, so that a use of bytes that are on the device already changes nothing.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.waiting.is_empty() && self.lost == 0
+    }
+
     /// The weight of `seen` earlier calls since the last write on the host. `gone`: the bytes that the call reads, if
     /// most of them are on no device.
-    pub fn count_for(&mut self, id: AllocId, seen: u32, gone: Option<Interval>) -> u32 {
-        let Some(ledger) = self.0.get_mut(&id) else {
-            return seen;
-        };
-        if seen < ledger.seen {
-            ledger.lose(|_| true);
+    pub fn count_for(&mut self, seen: u32, gone: Option<Interval>) -> u32 {
+        if seen < self.seen {
+            self.lose(|_| true);
         } else if let Some(gone) = gone {
             // Missing bytes outside the span of an upload say nothing about that upload.
-            ledger.lose(|upload| upload.span.encloses(gone));
+            self.lose(|upload| upload.span.encloses(gone));
         }
-        ledger.seen = seen;
-        seen >> ledger.lost
+        self.seen = seen;
+        seen >> self.lost
     }
 
     /// Records that a call on a device read these bytes of the block.
-    pub fn used(&mut self, id: AllocId, span: Interval, how: Use) {
+    pub fn used(&mut self, span: Interval, how: Use) {
         match how {
             Use::Sent { on: 0 } => {}
             Use::Sent { on } => {
-                if self.0.len() >= BLOCKS_MAX && !self.0.contains_key(&id) {
-                    self.0.clear();
-                }
-                let ledger = self.0.entry(id).or_default();
-                if ledger.waiting.iter().any(|upload| upload.span == span) {
+                if self.waiting.iter().any(|upload| upload.span == span) {
                     return;
                 }
-                ledger.waiting.push_back(Upload { on, span, used: 0 });
-                if ledger.waiting.len() > WAITING_MAX {
-                    ledger.waiting.pop_front();
-                    ledger.judge(false);
+                self.waiting.push_back(Upload { on, span, used: 0 });
+                if self.waiting.len() > WAITING_MAX {
+                    self.waiting.pop_front();
+                    self.judge(false);
                 }
             }
             Use::Found => {
-                let Some(ledger) = self.0.get_mut(&id) else {
-                    return;
-                };
                 let of = |upload: &Upload| upload.span.overlaps(span);
-                let known = ledger.waiting.iter().any(of);
-                ledger
-                    .waiting
+                let known = self.waiting.iter().any(of);
+                self.waiting
                     .iter_mut()
                     .filter(|upload| of(upload))
                     .for_each(|upload| upload.used += 1);
-                let before = ledger.waiting.len();
-                ledger.waiting.retain(|upload| upload.used < upload.on);
+                let before = self.waiting.len();
+                self.waiting.retain(|upload| upload.used < upload.on);
                 // A use of bytes whose upload has paid before cancels a loss, too.
-                if ledger.waiting.len() < before || !known {
-                    ledger.judge(true);
+                if self.waiting.len() < before || !known {
+                    self.judge(true);
                 }
             }
         }
@@ -140,16 +128,16 @@ mod tests {
     /// The number of uploads by a program that writes the block after every `period` calls on a device, if an upload
     /// takes `price` earlier calls.
     fn uploads(calls: u32, price: u32, period: u32) -> u32 {
-        let (mut account, id) = (Amortisation::default(), AllocId(1));
+        let mut account = Ledger::default();
         let (mut seen, mut resident, mut used, mut uploads) = (0, false, 0, 0);
         for _ in 0..calls {
-            let count = account.count_for(id, seen, None);
+            let count = account.count_for(seen, None);
             seen += 1;
             if resident {
-                account.used(id, ALL, Use::Found);
+                account.used(ALL, Use::Found);
                 used += 1;
             } else if count >= price {
-                account.used(id, ALL, Use::Sent { on: count });
+                account.used(ALL, Use::Sent { on: count });
                 (resident, used) = (true, 0);
                 uploads += 1;
             }
@@ -176,96 +164,88 @@ mod tests {
 
     #[test]
     fn a_win_takes_a_loss_back() {
-        let (mut account, id) = (Amortisation::default(), AllocId(7));
-        assert_eq!(account.count_for(id, 8, None), 8);
-        account.used(id, ALL, Use::Sent { on: 8 });
+        let mut account = Ledger::default();
+        assert_eq!(account.count_for(8, None), 8);
+        account.used(ALL, Use::Sent { on: 8 });
         assert_eq!(
-            (
-                account.count_for(id, 9, None),
-                account.count_for(id, 0, None)
-            ),
+            (account.count_for(9, None), account.count_for(0, None)),
             (9, 0)
         );
-        assert_eq!(account.count_for(id, 8, None), 4);
-        account.used(id, ALL, Use::Sent { on: 4 });
+        assert_eq!(account.count_for(8, None), 4);
+        account.used(ALL, Use::Sent { on: 4 });
         for seen in 9..20 {
-            account.count_for(id, seen, None);
-            account.used(id, ALL, Use::Found);
+            account.count_for(seen, None);
+            account.used(ALL, Use::Found);
         }
         assert_eq!(
-            (
-                account.count_for(id, 0, None),
-                account.count_for(id, 8, None)
-            ),
+            (account.count_for(0, None), account.count_for(8, None)),
             (0, 8)
         );
-        // The losses of one block do not affect other blocks.
-        assert_eq!(account.count_for(AllocId(8), 5, None), 5);
     }
 
     /// LAPACK's QR factorisation: the host's own loops write to uploaded bytes, and calls that run on the host hide
     /// these writes.
     #[test]
     fn an_upload_that_is_gone_is_lost() {
-        let (mut account, id) = (Amortisation::default(), AllocId(1));
+        let mut account = Ledger::default();
         let mut counted = Vec::new();
         for k in 0..5 {
             let rest = Interval::new(10 * k, 100);
-            let count = account.count_for(id, 32, Some(rest));
-            account.used(id, rest, Use::Sent { on: count });
+            let count = account.count_for(32, Some(rest));
+            account.used(rest, Use::Sent { on: count });
             counted.push(count);
         }
         assert_eq!(counted, [32, 16, 8, 4, 2]);
         // If each call reads bytes that were never uploaded before, no upload counts as lost.
-        let (mut account, part) = (Amortisation::default(), |k: usize| {
+        let (mut account, part) = (Ledger::default(), |k: usize| {
             Interval::new(10 * k, 10 * k + 10)
         });
         for k in 0..5 {
-            assert_eq!(account.count_for(id, 32, Some(part(k))), 32);
-            account.used(id, part(k), Use::Sent { on: 32 });
+            assert_eq!(account.count_for(32, Some(part(k))), 32);
+            account.used(part(k), Use::Sent { on: 32 });
         }
     }
 
     /// A program that works its way through an arena: uploaded bytes are neither used nor uploaded again.
     #[test]
     fn uploads_of_ever_other_bytes_are_given_up() {
-        let (mut account, id) = (Amortisation::default(), AllocId(1));
+        let mut account = Ledger::default();
         let part = |k: u32| Interval::new(10 * k as usize, 10 * k as usize + 10);
         let mut uploads = 0;
         for k in 0..10_000 {
-            let count = account.count_for(id, k, Some(part(k)));
+            let count = account.count_for(k, Some(part(k)));
             if count >= 2 {
-                account.used(id, part(k), Use::Sent { on: count });
+                account.used(part(k), Use::Sent { on: count });
                 uploads += 1;
             } else {
                 // The upload pays at once, or the call goes to the host: no later call is expected.
-                account.used(id, part(k), Use::Sent { on: 0 });
+                account.used(part(k), Use::Sent { on: 0 });
             }
         }
         assert!((9..32).contains(&uploads), "{uploads}");
         // The program uses the uploaded bytes after all: each use cancels a loss.
         for k in 0..MOST_LOST {
-            account.used(id, part(k), Use::Found);
+            account.used(part(k), Use::Found);
         }
-        assert_eq!(account.count_for(id, 10_000, None), 10_000);
+        assert_eq!(account.count_for(10_000, None), 10_000);
     }
 
     /// A program that uses each of many matrices in one arena once in each pass: in the end all of them are uploaded.
     #[test]
     fn an_arena_of_many_matrices_is_sent() {
         const PARTS: u32 = 100;
-        let (mut account, id) = (Amortisation::default(), AllocId(1));
+        let mut account = Ledger::default();
         let part = |k: u32| Interval::new(10 * k as usize, 10 * k as usize + 10);
         let (mut there, mut seen) = ([false; PARTS as usize], 0);
         for _ in 0..20 {
             for k in 0..PARTS {
                 let at = &mut there[k as usize];
-                let count = account.count_for(id, seen, (!*at).then_some(part(k)));
+                let count = account.count_for(seen, (!*at).then_some(part(k)));
                 seen += 1;
                 if *at {
-                    account.used(id, part(k), Use::Found);
+                    account.used(part(k), Use::Found);
                 } else if count >= 4 {
-                    account.used(id, part(k), Use::Sent { on: count });
+                    account.used(part(k), Use::Sent { on: count });
                     *at = true;
                 }
             }

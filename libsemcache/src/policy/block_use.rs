@@ -1,0 +1,264 @@
+//! Use of a block: how calls and the CPU used it so far. Predictions, streamed write-back and the way in which writes of the CPU are
+//! noticed rest on it, correctness never does.
+
+use std::time::Instant;
+
+use super::amortisation::Ledger;
+use super::inputs::Inputs;
+use super::prediction_error::{Kind, PredictionError};
+use super::results::{Push, Results};
+use crate::base::Rect;
+
+/// How a block was used by calls and by the CPU.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BlockUse {
+    results: Results,
+    inputs: Inputs,
+    prediction_error: PredictionError,
+    uploads: Ledger,
+    /// The key of the last call that used the block, and for how many calls in a row no call of another key has used
+    /// it.
+    user: u64,
+    alone: u32,
+    /// The CPU wrote the block before the last call that used it.
+    rewritten: bool,
+}
+
+/// What a block's use so far lets expect of the next call.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Expected {
+    /// Earlier calls on the same contents.
+    pub seen: u32,
+    /// For how many calls in a row the same call, and no other, has used the block.
+    pub alone: u32,
+    /// The share of the next result that the CPU is likely to access before a device writes another result.
+    pub read_back: f64,
+    /// How likely the CPU accesses any part of the next result before a device writes another result.
+    pub looked: f64,
+    /// Uploads of the block have not paid yet, or were lost ([`Ledger::is_settled`]).
+    pub owes: bool,
+    prediction_error: PredictionError,
+}
+
+impl Expected {
+    /// Of memory of unknown lifetime: its results are on the host when the call returns.
+    pub const TRANSIENT: Expected = Expected {
+        seen: 0,
+        alone: 0,
+        read_back: 1.0,
+        looked: 1.0,
+        owes: false,
+        prediction_error: PredictionError::NONE,
+    };
+
+    /// The seconds that a use of `panels` panels by a device is expected to take beyond the prediction.
+    #[must_use]
+    pub fn beyond_s(&self, panels: usize, output: bool, now: Instant) -> f64 {
+        let rewritten = self.seen == 0;
+        let kind = Kind { output, rewritten };
+        self.prediction_error.expected_s(panels, kind, now)
+    }
+}
+
+impl Default for BlockUse {
+    fn default() -> Self {
+        BlockUse {
+            results: Results::NONE,
+            inputs: Inputs::NONE,
+            prediction_error: PredictionError::NONE,
+            uploads: Ledger::default(),
+            user: 0,
+            alone: 0,
+            rewritten: true,
+        }
+    }
+}
+
+impl BlockUse {
+    /// The use of a new block: the prediction error of blocks of its length, and from `like`, the last of them, how much of the
+    /// results the CPU accessed.
+    pub(super) fn expecting(prediction_error: PredictionError, like: Option<&BlockUse>) -> Self {
+        BlockUse {
+            results: like.map_or(Results::NONE, |like| Results::expecting(&like.results)),
+            prediction_error,
+            ..BlockUse::default()
+        }
+    }
+
+    /// What is expected of the next call.
+    #[must_use]
+    pub fn expected(&self) -> Expected {
+        Expected {
+            seen: self.inputs.seen(),
+            alone: self.alone,
+            read_back: self.results.read_back(),
+            looked: self.results.looked(),
+            owes: !self.uploads.is_settled(),
+            prediction_error: self.prediction_error,
+        }
+    }
+
+    /// Takes note of a sample of the block's bytes: [`Inputs::sampled`].
+    pub(super) fn sampled(&mut self, rect: &Rect, sample: u64) {
+        self.inputs.sampled(rect, sample);
+    }
+
+    /// A call that uses the block (`written`: writes it) was sent to the host BLAS. Until a device leaves a result,
+    /// accesses to the block count as the host BLAS's and not as the program's.
+    pub fn sent_to_host(&mut self, written: bool) {
+        self.results.sent_to_host(written);
+        if written {
+            self.inputs.written_by_host_call();
+        }
+    }
+
+    /// The prediction error of devices' use of the block, to be changed.
+    pub fn prediction_error(&mut self) -> &mut PredictionError {
+        &mut self.prediction_error
+    }
+
+    /// A call of this number, the last one that was noted, uses `panels` panels of the block on devices. Returns whether an error was
+    /// learned.
+    pub(super) fn on_devices(&mut self, call: u64, panels: usize, output: bool) -> bool {
+        let rewritten = self.rewritten;
+        let kind = Kind { output, rewritten };
+        self.prediction_error
+            .used(call, panels, kind, Instant::now())
+    }
+
+    /// The uploads of the block that later calls are to amortise.
+    pub fn uploads(&mut self) -> &mut Ledger {
+        &mut self.uploads
+    }
+
+    /// Whether the next result completes a regular round, so that the CPU is expected to access it.
+    pub(super) fn next_is_due(&self) -> bool {
+        self.results.next_is_due()
+    }
+
+    /// A device leaves another result of the same span as the latest, in a call that did not announce it.
+    pub(super) fn same_result(&mut self) {
+        self.inputs.result();
+        self.results.same_result();
+    }
+
+    /// A device leaves a result in `rect`. Returns whether it is to be written back ahead of the CPU's access; never if not
+    /// `streams`.
+    pub(super) fn push(&mut self, rect: &Rect, streams: bool) -> Push {
+        self.inputs.result();
+        self.results.push(rect, streams)
+    }
+
+    /// A call uses the block, as an input or an output; `call` is its key. Returns what is expected of this call.
+    pub(super) fn used_by(&mut self, call: u64) -> Expected {
+        self.alone = if self.user == call {
+            self.alone.saturating_add(1)
+        } else {
+            0
+        };
+        self.user = call;
+        let expected = self.expected();
+        self.inputs.used();
+        self.rewritten = expected.seen == 0;
+        expected
+    }
+
+    /// The CPU touched `bytes` of the block's `len` bytes; `write`: it wrote them.
+    pub fn touched(&mut self, bytes: usize, write: bool, len: usize) {
+        if write {
+            self.inputs.wrote(bytes, len);
+        }
+        self.results.touched(bytes);
+    }
+
+    /// The CPU's writes, and the calls between them.
+    #[must_use]
+    pub fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// The CPU's writes, to be changed.
+    pub(super) fn inputs_mut(&mut self) -> &mut Inputs {
+        &mut self.inputs
+    }
+
+    /// Whether the latest result was written back ahead of the CPU's access and is expected to be accessed as a whole.
+    pub(super) fn pushed(&self) -> bool {
+        self.results.pushed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BIG: usize = 64 << 20;
+
+    fn rect(len: usize) -> Rect {
+        Rect::interval(0, len)
+    }
+
+    /// A program that allocates each result anew and reads it.
+    #[test]
+    fn a_new_block_expects_what_the_cpu_did_with_the_last_one_like_it() {
+        let new = |last: Option<&BlockUse>| BlockUse::expecting(PredictionError::NONE, last);
+        let mut last = None;
+        for _ in 0..10 {
+            let mut h = new(last.as_ref());
+            let expected = h.expected().read_back;
+            h.push(&rect(BIG), true);
+            h.touched(BIG, false, BIG);
+            assert!(last.is_none() && expected == 0.0 || expected == 1.0);
+            last = Some(h);
+        }
+        // The program stops reading its results.
+        for _ in 0..10 {
+            let mut h = new(last.as_ref());
+            h.push(&rect(BIG), true);
+            last = Some(h);
+        }
+        assert!(new(last.as_ref()).expected().read_back < 0.01);
+        // A block without results teaches nothing.
+        assert_eq!(new(Some(&BlockUse::default())), BlockUse::default());
+    }
+
+    #[test]
+    fn what_a_call_on_the_host_does_is_not_the_programs_doing() {
+        let mut h = BlockUse::default();
+        for _ in 0..3 {
+            h.used_by(1);
+            h.push(&rect(BIG), true);
+        }
+        h.touched(BIG / 16, false, BIG);
+        // The host BLAS reads and writes all of it.
+        h.sent_to_host(true);
+        h.touched(BIG, false, BIG);
+        h.touched(BIG, true, BIG);
+        assert_eq!(h.expected().seen, 3);
+        assert!((h.expected().read_back - 1.0 / 48.0).abs() < 1e-6);
+        // A device leaves a result: the program's own writes count again.
+        h.push(&rect(BIG), true);
+        h.touched(BIG, true, BIG);
+        assert_eq!(h.expected().seen, 0);
+        assert!(h.expected().read_back > 0.2);
+        // The program may write inputs of calls on the host BLAS, and these writes count.
+        h.used_by(1);
+        h.sent_to_host(false);
+        assert_eq!(h.expected().seen, 1);
+        h.push(&rect(BIG), true);
+        h.sent_to_host(false);
+        h.touched(4096, true, BIG);
+        assert_eq!(h.expected().seen, 0);
+    }
+
+    #[test]
+    fn a_block_of_several_calls_is_not_one_calls_alone() {
+        let mut h = BlockUse::default();
+        for alone in 0..4 {
+            assert_eq!(h.used_by(7).alone, alone);
+        }
+        h.used_by(8);
+        h.used_by(7);
+        assert_eq!(h.expected().alone, 0);
+    }
+}

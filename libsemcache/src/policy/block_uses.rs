@@ -1,0 +1,198 @@
+//! The use of all blocks, under the cache's lock.
+
+use std::collections::HashMap;
+
+use super::alike::Alike;
+use super::block_use::{BlockUse, Expected};
+use super::results::Push;
+use crate::base::heuristics::{Heuristic, Without};
+use crate::base::{AllocId, Interval, Rect};
+
+/// The most blocks whose use is kept; beyond this all but those of write-through blocks are dropped.
+const BLOCKS_MAX: usize = 4096;
+
+/// The most lengths of blocks for which prediction errors and the last block are kept; beyond this all are dropped.
+const LENGTHS_MAX: usize = 64;
+
+/// The key of all replayed calls: a block that a replayed call uses has another user than a call that passes the offload decision.
+const REPLAYED: u64 = 0;
+
+/// The use of each block, and of blocks of each length.
+#[derive(Debug, Default)]
+pub struct BlockUses {
+    uses: HashMap<AllocId, BlockUse>,
+    lengths: HashMap<usize, Alike>,
+    without: Without,
+}
+
+impl BlockUses {
+    /// No block was used yet; `without` says which heuristics are left out.
+    #[must_use]
+    pub fn new(without: Without) -> BlockUses {
+        BlockUses {
+            without,
+            ..BlockUses::default()
+        }
+    }
+
+    /// The use of a block, if it was used before.
+    #[must_use]
+    pub fn get(&self, id: AllocId) -> Option<&BlockUse> {
+        self.uses.get(&id)
+    }
+
+    /// As [`BlockUses::get`], to be changed.
+    pub fn get_mut(&mut self, id: AllocId) -> Option<&mut BlockUse> {
+        self.uses.get_mut(&id)
+    }
+
+    /// Drops the uses of all blocks if there are too many, but for those of write-through blocks that exist: only their use says
+    /// when they are protected again.
+    pub fn make_room(&mut self, exists: impl Fn(AllocId) -> bool) {
+        if self.uses.len() >= BLOCKS_MAX {
+            self.uses
+                .retain(|&id, h| h.inputs().write_through_until().is_some() && exists(id));
+        }
+    }
+
+    /// The use of a block of `len` bytes, made at the block's first use.
+    fn entry(&mut self, id: AllocId, len: usize) -> &mut BlockUse {
+        if !self.uses.contains_key(&id) {
+            let alike = self.lengths.get_mut(&len);
+            let new = match alike.filter(|_| self.without.uses(Heuristic::Alike)) {
+                Some(alike) => {
+                    let last = alike.last().and_then(|id| self.uses.get(&id));
+                    BlockUse::expecting(alike.prediction_error, last)
+                }
+                None => BlockUse::default(),
+            };
+            self.uses.insert(id, new);
+        }
+        self.uses.entry(id).or_default()
+    }
+
+    /// Takes note of a sample of the bytes of a block of `len` bytes.
+    pub fn sampled(&mut self, id: AllocId, len: usize, rect: &Rect, sample: u64) {
+        self.entry(id, len).sampled(rect, sample);
+    }
+
+    /// Notes that a call, known by its key, uses a block, and returns what the block's use before it lets expect.
+    pub fn note(&mut self, id: AllocId, len: usize, call: u64) -> Expected {
+        let without = self.without;
+        let mut expected = self.entry(id, len).used_by(call);
+        if !without.uses(Heuristic::ReadBack) {
+            (expected.read_back, expected.looked) = (0.0, 0.0);
+        }
+        expected
+    }
+
+    /// Notes that a replayed call uses a block. `written`: a device leaves a result in the block, which was not announced.
+    pub fn note_replay(&mut self, id: AllocId, written: bool) {
+        let h = self.uses.entry(id).or_default();
+        h.used_by(REPLAYED);
+        h.prediction_error().unknown();
+        if written {
+            h.same_result();
+        }
+    }
+
+    /// The number of earlier calls on which the decision may count to amortise an upload: [`Ledger::count_for`].
+    ///
+    /// [`Ledger::count_for`]: super::amortisation::Ledger::count_for
+    pub fn count_for(&mut self, id: AllocId, seen: u32, gone: Option<Interval>) -> u32 {
+        if !self.without.uses(Heuristic::Amortisation) {
+            return 0;
+        }
+        let h = self.uses.get_mut(&id);
+        h.map_or(seen, |h| h.uploads().count_for(seen, gone))
+    }
+
+    /// A device leaves a result in a block. Returns whether it is to be written back ahead of the CPU's access.
+    pub fn push(&mut self, id: AllocId, rect: &Rect) -> Push {
+        let streams = self.without.uses(Heuristic::Streamed);
+        self.uses.entry(id).or_default().push(rect, streams)
+    }
+
+    /// Whether the next result in a block is to be written back ahead of the CPU's access.
+    #[must_use]
+    pub fn due(&self, id: AllocId) -> bool {
+        let streams = self.without.uses(Heuristic::Streamed);
+        streams && self.get(id).is_some_and(BlockUse::next_is_due)
+    }
+
+    /// Whether the latest result in a block was written back ahead of the CPU's access, which is expected to access all
+    /// of it.
+    #[must_use]
+    pub fn pushed(&self, id: AllocId) -> bool {
+        self.get(id).is_some_and(BlockUse::pushed)
+    }
+
+    /// Notes that a call of this number is about to use `panels` panels of a block of `len` bytes on devices.
+    pub fn on_devices(&mut self, call: u64, id: AllocId, len: usize, panels: usize, output: bool) {
+        let Some(h) = self.uses.get_mut(&id) else {
+            return;
+        };
+        let learns = self.without.uses(Heuristic::PredictionError);
+        let learned = learns && h.on_devices(call, panels, output);
+        if !learned && !output {
+            return;
+        }
+        if self.lengths.len() >= LENGTHS_MAX && !self.lengths.contains_key(&len) {
+            self.lengths.clear();
+        }
+        let alike = self.lengths.entry(len).or_default();
+        if learned {
+            alike.prediction_error.learn(h.prediction_error());
+        }
+        if output {
+            alike.left(id);
+        }
+    }
+
+    /// Whether the CPU rewrites a block before every call, so that it becomes write-through.
+    #[must_use]
+    pub fn rewritten(&self, id: AllocId) -> bool {
+        let h = self.get(id);
+        self.without.uses(Heuristic::WriteThrough) && h.is_some_and(|h| h.inputs().rewritten())
+    }
+
+    /// The count of device calls at which a block's write-through time ends; `None` if it is not write-through.
+    #[must_use]
+    pub fn write_through_until(&self, id: AllocId) -> Option<u64> {
+        self.get(id)?.inputs().write_through_until()
+    }
+
+    /// A block is write-through until devices have run `until` calls.
+    pub fn begin_write_through(&mut self, id: AllocId, until: u64) {
+        if let Some(h) = self.uses.get_mut(&id) {
+            h.inputs_mut().begin_write_through(until);
+        }
+    }
+
+    /// A block's write-through time ends: writes of the CPU are trapped again.
+    pub fn end_write_through(&mut self, id: AllocId) {
+        if let Some(h) = self.uses.get_mut(&id) {
+            h.inputs_mut().end_write_through();
+        }
+    }
+
+    /// Whether a block is to be write-tracked, as the CPU wrote a small part of it between uses.
+    #[must_use]
+    pub fn patched(&self, id: AllocId) -> bool {
+        let patched =
+            |h: &BlockUse| h.inputs().patched() && h.inputs().write_through_until().is_none();
+        self.without.uses(Heuristic::WriteTracking) && self.get(id).is_some_and(patched)
+    }
+
+    /// Whether the CPU wrote most of a block between uses, so that write-tracking ends.
+    #[must_use]
+    pub fn refilled(&self, id: AllocId) -> bool {
+        self.get(id).is_some_and(|h| h.inputs().refilled())
+    }
+
+    /// Whether inputs that no device holds are sampled.
+    #[must_use]
+    pub fn samples(&self) -> bool {
+        self.without.uses(Heuristic::Samples)
+    }
+}

@@ -1,0 +1,215 @@
+//! How the CPU changes a block between the calls that use it.
+//!
+//! Writes of the CPU show as faults where pages are protected, as marked pages where they are write-tracked, and where no device
+//! holds a byte, as a sample of the contents that differs.
+
+use crate::base::Rect;
+
+/// Calls in a row before each of which the CPU wrote an input, until the block becomes write-through.
+const REWRITES: u32 = 4;
+
+/// If the CPU writes at most one byte in this many of a block between two uses, that is a patch; if more, a refill.
+const PATCH: usize = 2;
+
+/// Patches in a row after which the CPU is expected to go on patching the block.
+const HABIT: i32 = 3;
+
+/// The CPU's writes to a block, and the calls between them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Inputs {
+    /// Calls that used the block since the CPU was last seen writing it.
+    uses: u32,
+    /// The bytes of the last sample of the block's contents, and its value.
+    sample: (Rect, u64),
+    /// A call that writes the block was sent to the host BLAS since devices last left a result.
+    by_host_calls: bool,
+    /// Calls in a row before each of which the CPU wrote it.
+    rewrites: u32,
+    /// Bytes that the CPU wrote to the block since its last use, and the length of the block.
+    written: usize,
+    len: usize,
+    /// Patches in a row; if less than zero, refills in a row.
+    patches: i32,
+    /// Writes of the CPU were not trapped until now, so the next use is no evidence of whether the CPU writes before
+    /// each use.
+    unseen: bool,
+    /// While the block is write-through: the count of device calls at which its pages are protected again.
+    write_through_until: Option<u64>,
+}
+
+impl Inputs {
+    /// No use yet.
+    pub const NONE: Inputs = Inputs {
+        uses: 0,
+        sample: (Rect::interval(0, 0), 0),
+        by_host_calls: false,
+        rewrites: 0,
+        written: 0,
+        len: 0,
+        patches: 0,
+        unseen: false,
+        write_through_until: None,
+    };
+
+    /// Earlier calls on the same contents. Upload amortisation: the cost of one upload is shared among as many later
+    /// calls.
+    pub(super) fn seen(&self) -> u32 {
+        self.uses
+    }
+
+    /// Takes note of a sample of the block's bytes, taken while its pages are not protected. If an earlier sample of
+    /// the same bytes differs, the CPU has written the block. That does not count if calls that were sent to the host
+    /// BLAS write the block: those calls would write it on a device, were the block there.
+    pub(super) fn sampled(&mut self, rect: &Rect, sample: u64) {
+        if self.sample.0 == *rect && self.sample.1 != sample && !self.by_host_calls {
+            self.uses = 0;
+        }
+        self.sample = (*rect, sample);
+    }
+
+    /// A call that writes the block was sent to the host BLAS.
+    pub(super) fn written_by_host_call(&mut self) {
+        self.by_host_calls = true;
+    }
+
+    /// A device leaves a result in the block.
+    pub(super) fn result(&mut self) {
+        self.by_host_calls = false;
+        self.rewrites = 0;
+    }
+
+    /// A call uses the block, as an input or an output.
+    pub(super) fn used(&mut self) {
+        if self.write_through_until.is_some() {
+            // A write-through block is uploaded again by each call, so no earlier upload serves this one.
+            self.uses = 0;
+            return;
+        }
+        let written = std::mem::take(&mut self.written);
+        if written > 0 && written.saturating_mul(PATCH) <= self.len {
+            self.patches = (self.patches.max(0) + 1).min(HABIT);
+        } else if written > 0 {
+            self.patches = (self.patches.min(0) - 1).max(-HABIT);
+        }
+        if !std::mem::take(&mut self.unseen) {
+            self.rewrites = if self.uses == 0 {
+                self.rewrites.saturating_add(1)
+            } else {
+                0
+            };
+        }
+        self.uses = self.uses.saturating_add(1);
+    }
+
+    /// The CPU wrote `bytes` of the block's `len` bytes.
+    pub(super) fn wrote(&mut self, bytes: usize, len: usize) {
+        if !self.by_host_calls {
+            self.uses = 0;
+            self.written = self.written.saturating_add(bytes);
+            self.len = len;
+        }
+    }
+
+    /// Whether the CPU wrote a small part of the block between uses, [`HABIT`] times in a row.
+    pub(super) fn patched(&self) -> bool {
+        self.patches >= HABIT
+    }
+
+    /// Whether the CPU wrote most of the block between uses, twice in a row.
+    pub(super) fn refilled(&self) -> bool {
+        self.patches <= -2
+    }
+
+    /// Whether the CPU wrote the block before each of the last [`REWRITES`] calls.
+    pub(super) fn rewritten(&self) -> bool {
+        self.rewrites >= REWRITES
+    }
+
+    /// The count of device calls at which the block's write-through time ends; `None` if the block is not
+    /// write-through.
+    pub(super) fn write_through_until(&self) -> Option<u64> {
+        self.write_through_until
+    }
+
+    /// The block is write-through until devices have run `until` calls.
+    pub(super) fn begin_write_through(&mut self, until: u64) {
+        self.write_through_until = Some(until);
+    }
+
+    /// The block's write-through time ends: writes of the CPU are trapped again.
+    pub(super) fn end_write_through(&mut self) {
+        self.write_through_until = None;
+        self.rewrites = REWRITES - 1;
+        self.unseen = true;
+        self.uses = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BIG: usize = 64 << 20;
+
+    #[test]
+    fn results_of_calls_on_the_host_are_not_the_programs_writing() {
+        let r = Rect::interval(0, BIG);
+        let mut h = Inputs::NONE;
+        for sample in 0..4 {
+            h.sampled(&r, sample);
+            assert_eq!(h.seen(), 0);
+            h.used();
+        }
+        h.written_by_host_call();
+        for sample in 4..8 {
+            h.sampled(&r, sample);
+            h.used();
+        }
+        assert_eq!(h.seen(), 5);
+    }
+
+    #[test]
+    fn patches_and_refills_are_told_apart() {
+        let mut h = Inputs::NONE;
+        let mut use_after = |bytes: usize| {
+            for piece in [bytes / 2, bytes - bytes / 2] {
+                h.wrote(piece, BIG);
+            }
+            h.used();
+            (h.patched(), h.refilled())
+        };
+        use_after(BIG);
+        for i in 1..=HABIT {
+            assert_eq!(use_after(BIG / 2), (i == HABIT, false));
+        }
+        // Uses without a write in between are neither a patch nor a refill.
+        assert_eq!(use_after(0), (true, false));
+        assert_eq!(use_after(BIG / 2 + 2), (false, false));
+        assert_eq!(use_after(BIG), (false, true));
+        assert_eq!(use_after(2), (false, false));
+    }
+
+    #[test]
+    fn an_input_that_is_always_rewritten_is_noticed() {
+        let mut h = Inputs::NONE;
+        for i in 0..REWRITES {
+            assert_eq!(h.rewrites, i);
+            h.wrote(4096, BIG);
+            h.used();
+        }
+        assert_eq!(h.rewrites, REWRITES);
+        h.write_through_until = Some(64);
+        h.used();
+        assert_eq!((h.seen(), h.rewrites), (0, REWRITES));
+        h.end_write_through();
+        // Writes before the first use after the write-through time were not trapped.
+        h.used();
+        assert_eq!(h.rewrites, REWRITES - 1);
+        let mut same = h;
+        h.wrote(4096, BIG);
+        h.used();
+        assert_eq!(h.rewrites, REWRITES);
+        same.used();
+        assert_eq!(same.rewrites, 0);
+    }
+}
