@@ -65,6 +65,7 @@ struct cuda_location {
                  const double *, double *, int))                                                              \
     F(Daxpy_v2, (blas_t, int, const double *, const double *, int, double *, int))                            \
     F(Ddot_v2, (blas_t, int, const double *, int, const double *, int, double *))                             \
+    F(Dcopy_v2, (blas_t, int, const double *, int, double *, int))                                            \
     F(Dsymm_v2, HALF(blas_t, int))                                                                            \
     F(Zhemm_v2, HALF(blas_t, int))                                                                            \
     F(Dsyrk_v2, RANK_K(blas_t, int))                                                                          \

@@ -115,6 +115,12 @@ STATUS cublasDaxpy_v2(blas_t h, int n, const double *alpha, const double *x, int
     daxpy_(&n, alpha, x, &incx, y, &incy);
     return 0;
 }
+STATUS cublasDcopy_v2(blas_t h, int n, const double *x, int incx, double *y, int incy)
+{
+    for (int i = 0; i < n; i++)
+        y[i * incy] = x[i * incx];
+    return 0;
+}
 STATUS cublasDdot_v2(blas_t h, int n, const double *x, int incx, const double *y, int incy, double *out)
 {
     *out = ddot_(&n, x, &incx, y, &incy);
