@@ -32,7 +32,7 @@ build_into() {
     declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=family.c [fork]=""
         [families]=family.c [compose]=family.c [shapes]="" [places]=problem.c)
     declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
-        [peer_families]=family.c [peer_contexts]="" [peer_places]=problem.c [peer_transfers]="")
+        [peer_families]=family.c [peer_contexts]="" [peer_strategies]="" [peer_places]=problem.c [peer_transfers]="")
     say "benchmark programs"
     for name in "${!ours[@]}"; do
         gcc "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" "$source/wake.c" \

@@ -27,6 +27,10 @@ if grep -E '^\| families .* \| - \| [^|]* \| [^|]* \| - \|' out/bench.md || grep
     fail "a comparison lacks a side"
 fi
 grep -q '| 515 | dgemm, refilled: moved per call .* | 1.0000 |' out/bench.md || { cat out/bench.md; fail "dgemm moved something else"; }
+# Every way of moving operands gives the right result.
+env -i LD_LIBRARY_PATH="$dir/gpu" "$dir/pack/bin/peer_strategies" axpy,dot,gemm,gemv 600 36 >strategies.jsonl || fail "peer_strategies"
+rows=$(grep -cE '"routine":"d[a-z-]+",.*"seconds":\[[0-9]' strategies.jsonl)
+[ "$rows" = 278 ] || { cat strategies.jsonl; fail "peer_strategies: $rows lines, not 278"; }
 say "benchmarks: $(grep -c '^| [a-z]* | [0-9]' out/bench.md) comparisons"
 # pairs FOLDER SCRIPT FIGURES [OPTIONS]: two rounds of the library against itself print FIGURES figures.
 pairs() {
