@@ -48,8 +48,8 @@ struct side {
     double (*result)(const struct problem *p, size_t i);
 };
 
-/* Measures the problems one after the other, checks some entries of each result, and prints a line for each. None is begun after
- * `seconds` seconds. */
+/* Measures the problems one after the other, each `repetitions` times and more if these take less than 0.1 s, checks some entries of
+ * each result, and prints a line for each. None is begun after `seconds` seconds. */
 void problems_measure(const struct problem *list, size_t n, int repetitions, double seconds, const struct side *side);
 
 #endif

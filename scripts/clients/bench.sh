@@ -52,6 +52,17 @@ env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" grid "$dir/grid" --qu
 rows=$(grep -cE '^\| d[a-z]+ \| [0-9]+ \| (host|resident) \|( [0-9.]+ [mu]?s \|){3} (always|never) \|( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2}$' grid/grid.md)
 [ "$rows" = 30 ] || { cat grid/grid.md; fail "grid: $rows cells, not 30"; }
 
+# The published experiments, and once more, when everything is there already.
+for again in 0 1; do
+    env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" reproduce "$dir/reproduce" --quick --budget 100000 \
+        >reproduce.log 2>&1 || { cat reproduce.log; fail "gpu-bench.sh reproduce"; }
+    rows=$(grep -cE '^\{"set":"[a-z0-9 ]+","call":"d.*,"s":\[[0-9]' reproduce/reproduce-cocopelia.jsonl)
+    [ "$rows" = 183 ] && ! grep -q '"note"' reproduce/*.jsonl || { cat reproduce.log; fail "reproduce: $rows calls, not 183, or a note"; }
+    done=$(grep -c ': finished$' reproduce.log)
+    [ "$done" = $((again ? 19 : 2)) ] || { cat reproduce.log; fail "reproduce: $done steps were finished already"; }
+done
+say "published experiments: $rows calls, twice"
+
 # measured FILE KEY...: a calibration has written these figures.
 measured() {
     local key
