@@ -58,8 +58,8 @@ for again in 0 1; do
         >reproduce.log 2>&1 || { cat reproduce.log; fail "gpu-bench.sh reproduce"; }
     rows=$(grep -cE '^\{"set":"[a-z0-9 ]+","call":"d.*,"s":\[[0-9]' reproduce/reproduce-cocopelia.jsonl)
     [ "$rows" = 183 ] && ! grep -q '"note"' reproduce/*.jsonl || { cat reproduce.log; fail "reproduce: $rows calls, not 183, or a note"; }
-    done=$(grep -c ': finished$' reproduce.log)
-    [ "$done" = $((again ? 19 : 2)) ] || { cat reproduce.log; fail "reproduce: $done steps were finished already"; }
+    already=$(grep -c ': finished$' reproduce.log)
+    [ "$already" = $((again ? 19 : 2)) ] || { cat reproduce.log; fail "reproduce: $already steps were finished already"; }
 done
 say "published experiments: $rows calls, twice"
 
