@@ -80,7 +80,7 @@ double *device_doubles(size_t n)
     return p;
 }
 
-double *pinned_doubles(size_t n)
+static double *registered_doubles(size_t n, unsigned flags)
 {
     size_t bytes = n * sizeof(double), huge = (size_t)2 << 20;
     double *p = aligned_alloc(huge, (bytes + huge - 1) & ~(huge - 1));
@@ -88,7 +88,22 @@ double *pinned_doubles(size_t n)
         die("out of memory: %zu doubles", n);
     madvise(p, bytes, MADV_HUGEPAGE);
     poison(p, n);
-    CU(HostRegister, p, bytes, 1); /* for all contexts */
+    CU(HostRegister, p, bytes, flags);
+    return p;
+}
+
+/* Flags: 1 for all contexts, 2 with an address for kernels. */
+double *pinned_doubles(size_t n)
+{
+    return registered_doubles(n, 1);
+}
+
+double *mapped_doubles(size_t n, double **on_device)
+{
+    double *p = registered_doubles(n, 1 | 2);
+    void *address = NULL;
+    CU(HostGetDevicePointer, &address, p, 0);
+    *on_device = address;
     return p;
 }
 

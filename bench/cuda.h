@@ -28,6 +28,8 @@ struct cuda_location {
     F(HostAlloc, (void **, size_t, unsigned))                                                                 \
     F(HostRegister, (void *, size_t, unsigned))                                                               \
     F(HostUnregister, (void *))                                                                               \
+    F(HostGetDevicePointer, (void **, void *, unsigned))                                                      \
+    F(Memset, (void *, int, size_t))                                                                          \
     F(Memcpy, (void *, const void *, size_t, int))                                                            \
     F(MemcpyAsync, (void *, const void *, size_t, int, stream_t))                                             \
     F(Memcpy2DAsync, (void *, size_t, const void *, size_t, size_t, size_t, int, stream_t))                   \
@@ -59,12 +61,14 @@ struct cuda_location {
 #define CUBLAS(F)                                                                                             \
     F(Create_v2, (blas_t *))                                                                                  \
     F(SetStream_v2, (blas_t, stream_t))                                                                       \
+    F(SetPointerMode_v2, (blas_t, int))                                                                       \
     F(Dgemm_v2, (blas_t, int, int, int, int, int, const double *, const double *, int, const double *, int,   \
                  const double *, double *, int))                                                              \
     F(Dgemv_v2, (blas_t, int, int, int, const double *, const double *, int, const double *, int,             \
                  const double *, double *, int))                                                              \
     F(Daxpy_v2, (blas_t, int, const double *, const double *, int, double *, int))                            \
     F(Ddot_v2, (blas_t, int, const double *, int, const double *, int, double *))                             \
+    F(Dcopy_v2, (blas_t, int, const double *, int, double *, int))                                            \
     F(Dsymm_v2, HALF(blas_t, int))                                                                            \
     F(Zhemm_v2, HALF(blas_t, int))                                                                            \
     F(Dsyrk_v2, RANK_K(blas_t, int))                                                                          \
@@ -123,6 +127,8 @@ void cuda_failed(const char *what, int status, int blas) __attribute__((noreturn
 double *device_doubles(size_t n);
 /* Page-locked host memory, which the GPUs copy at full speed: allocated by malloc, touched, then registered. */
 double *pinned_doubles(size_t n);
+/* The same for kernels that read and write it in place, by the address that goes to *on_device. */
+double *mapped_doubles(size_t n, double **on_device);
 stream_t new_stream(void);
 event_t new_event(void);
 /* A copy in either direction, finished on return. */

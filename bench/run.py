@@ -62,6 +62,8 @@ def quoted(command):
 
 
 class Bench:
+    RAW, MODE = "bench.jsonl", "w"
+
     def __init__(self, options):
         self.o = options
         self.devices = os.environ.get("DEVICES", "cuda")
@@ -69,7 +71,7 @@ class Bench:
                          if k.startswith("SEMCACHE_") and k not in ("SEMCACHE_MAIN_PID",)}
         self.lines, self.notes, self.bad = [], [], False
         self.end = time.monotonic() + options.budget
-        self.raw = open(os.path.join(options.out, "bench.jsonl"), "w", encoding="utf-8")
+        self.raw = open(os.path.join(options.out, self.RAW), self.MODE, encoding="utf-8")
         self.wanted, self.families = {}, []
         for word in (options.only or ",".join(NAMES)).split(","):
             name, *sizes = word.split(":")

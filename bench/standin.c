@@ -35,6 +35,17 @@ STATUS cudaHostAlloc(void **p, size_t bytes, unsigned flags)
     (void)flags;
     return cudaMalloc(p, bytes);
 }
+STATUS cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
+{
+    (void)flags;
+    *device = host;
+    return 0;
+}
+STATUS cudaMemset(void *p, int byte, size_t bytes)
+{
+    memset(p, byte, bytes);
+    return 0;
+}
 STATUS cudaFree(void *p)
 {
     free(p);
@@ -99,6 +110,7 @@ NOTHING(cudaMemPrefetchAsync, const void *p, size_t bytes, struct cuda_location 
 
 NOTHING(cublasCreate_v2, blas_t *b)
 NOTHING(cublasSetStream_v2, blas_t b, stream_t s)
+NOTHING(cublasSetPointerMode_v2, blas_t b, int mode)
 NOTHING(cublasXtCreate, xt_t *x)
 NOTHING(cublasXtDestroy, xt_t x)
 NOTHING(cublasXtDeviceSelect, xt_t x, int n, int *devices)
@@ -113,6 +125,12 @@ STATUS cublasDgemv_v2(blas_t h, int trans, int m, int n, const double *alpha, co
 STATUS cublasDaxpy_v2(blas_t h, int n, const double *alpha, const double *x, int incx, double *y, int incy)
 {
     daxpy_(&n, alpha, x, &incx, y, &incy);
+    return 0;
+}
+STATUS cublasDcopy_v2(blas_t h, int n, const double *x, int incx, double *y, int incy)
+{
+    for (int i = 0; i < n; i++)
+        y[i * incy] = x[i * incx];
     return 0;
 }
 STATUS cublasDdot_v2(blas_t h, int n, const double *x, int incx, const double *y, int incy, double *out)

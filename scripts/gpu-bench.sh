@@ -7,13 +7,14 @@
 #   DIR/gpu-bench.sh rates OUT [OPTIONS]   semcache calibrate, with the options of that command: OUT/rates.toml
 #   DIR/gpu-bench.sh grid OUT [OPTIONS]    the decision between host and GPUs, by routine and size, against both: OUT/grid.md
 #   DIR/gpu-bench.sh predict OUT [OPTIONS] predicted times of level 3 against measured ones: OUT/predict.md
+#   DIR/gpu-bench.sh reproduce OUT [EXPERIMENT...] [OPTIONS]  published experiments: OUT/reproduce-EXPERIMENT.jsonl
 #   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
 # The BLAS that our side falls back on, and that the peers are compared with, travels along: Debian's OpenBLAS.
 set -euo pipefail
 
 usage() {
-    sed -n '4,10s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '4,11s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -30,9 +31,9 @@ build_into() {
     # In the link a library by this soname is enough; which one serves is decided where it runs.
     local openblas=/usr/lib/x86_64-linux-gnu/libopenblas.so.0
     declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=family.c [fork]=""
-        [families]=family.c [compose]=family.c [shapes]="")
+        [families]=family.c [compose]=family.c [shapes]="" [places]=problem.c)
     declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
-        [peer_families]=family.c [peer_contexts]="")
+        [peer_families]=family.c [peer_contexts]="" [peer_strategies]="" [peer_places]=problem.c [peer_transfers]="")
     say "benchmark programs"
     for name in "${!ours[@]}"; do
         gcc "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" "$source/wake.c" \
@@ -48,7 +49,9 @@ build_into() {
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
-    cp "$source"/{run,pairs,grid,memory,predict,numpy_script}.py "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    cp "$source"/{run,pairs,grid,memory,predict,numpy_script}.py "$source/reproduce" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    rm -rf "${DIR:?}/experiments"
+    cp -r "$source/experiments" "$DIR/"
     sides "$DIR"
     local size
     size=$(du -sm "$DIR" | cut -f1)
@@ -69,6 +72,12 @@ rates)
     PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 -c 'import run; run.unpack()'
     exec env "LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "SEMCACHE_HOST_BLAS=$here/lib/libopenblas.so.0" \
         "$here/bin/semcache" calibrate --output "$2/rates.toml" "${@:3}"
+    ;;
+reproduce)
+    [ $# -ge 2 ] || usage
+    here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+    [ -d "$here/experiments" ] && [ -e "$here/run.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
+    PYTHONDONTWRITEBYTECODE=1 exec python3 -u "$here/reproduce" --measure "${@:2}"
     ;;
 run | pairs | grid | memory | predict)
     [ $# -ge 2 ] || usage

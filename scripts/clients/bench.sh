@@ -27,6 +27,10 @@ if grep -E '^\| families .* \| - \| [^|]* \| [^|]* \| - \|' out/bench.md || grep
     fail "a comparison lacks a side"
 fi
 grep -q '| 515 | dgemm, refilled: moved per call .* | 1.0000 |' out/bench.md || { cat out/bench.md; fail "dgemm moved something else"; }
+# Every way of moving operands gives the right result.
+env -i LD_LIBRARY_PATH="$dir/gpu" "$dir/pack/bin/peer_strategies" axpy,dot,gemm,gemv 600 36 >strategies.jsonl || fail "peer_strategies"
+rows=$(grep -cE '"routine":"d[a-z-]+",.*"seconds":\[[0-9]' strategies.jsonl)
+[ "$rows" = 278 ] || { cat strategies.jsonl; fail "peer_strategies: $rows lines, not 278"; }
 say "benchmarks: $(grep -c '^| [a-z]* | [0-9]' out/bench.md) comparisons"
 # pairs FOLDER SCRIPT FIGURES [OPTIONS]: two rounds of the library against itself print FIGURES figures.
 pairs() {
@@ -47,6 +51,17 @@ env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" grid "$dir/grid" --qu
     { cat grid.log; fail "gpu-bench.sh grid"; }
 rows=$(grep -cE '^\| d[a-z]+ \| [0-9]+ \| (host|resident) \|( [0-9.]+ [mu]?s \|){3} (always|never) \|( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2}$' grid/grid.md)
 [ "$rows" = 30 ] || { cat grid/grid.md; fail "grid: $rows cells, not 30"; }
+
+# The published experiments, and once more, when everything is there already.
+for again in 0 1; do
+    env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" reproduce "$dir/reproduce" --quick --budget 100000 \
+        >reproduce.log 2>&1 || { cat reproduce.log; fail "gpu-bench.sh reproduce"; }
+    rows=$(grep -cE '^\{"set":"[a-z0-9 ]+","call":"d.*,"s":\[[0-9]' reproduce/reproduce-cocopelia.jsonl)
+    [ "$rows" = 183 ] && ! grep -q '"note"' reproduce/*.jsonl || { cat reproduce.log; fail "reproduce: $rows calls, not 183, or a note"; }
+    already=$(grep -c ': finished$' reproduce.log)
+    [ "$already" = $((again ? 19 : 2)) ] || { cat reproduce.log; fail "reproduce: $already steps were finished already"; }
+done
+say "published experiments: $rows calls, twice"
 
 # measured FILE KEY...: a calibration has written these figures.
 measured() {
