@@ -79,7 +79,10 @@ impl BlockUses {
     /// Notes that a call, known by its key, uses a block, and returns what the block's use before it lets expect.
     pub fn note(&mut self, id: AllocId, len: usize, call: u64) -> Expected {
         let without = self.without;
-        let mut expected = self.entry(id, len).used_by(call);
+        let h = self.entry(id, len);
+        h.used_by(call);
+        let mut expected = h.expected();
+        h.used();
         if !without.uses(Heuristic::ReadBack) {
             (expected.read_back, expected.looked) = (0.0, 0.0);
         }
@@ -90,6 +93,7 @@ impl BlockUses {
     pub fn note_replay(&mut self, id: AllocId, written: bool) {
         let h = self.uses.entry(id).or_default();
         h.used_by(REPLAYED);
+        h.used();
         h.prediction_error().unknown();
         if written {
             h.same_result();
