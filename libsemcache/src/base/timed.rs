@@ -41,8 +41,6 @@ pub enum What {
     Operation(DeviceId, Operation),
     /// Page-locking of this number of bytes.
     Locking(usize),
-    /// The calling thread's own work for a call on devices that hold all of its inputs, with this number of tasks.
-    Issuing(usize),
 }
 
 /// One measured time.

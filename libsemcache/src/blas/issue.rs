@@ -14,7 +14,6 @@ use super::replay::{self, Sites};
 use super::spread::Seconds;
 use super::value;
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::timed::{self, Timed, What};
 use crate::base::{AllocId, DeviceSet, Rect};
 use crate::cache::call::{Made, Outlook};
 use crate::cache::cells::Taken;
@@ -36,8 +35,6 @@ use crate::sched::{self, Holds, Memory, Out, Stopped, StreamedWriteBack, Tiles};
 pub(super) struct Predicted {
     pub(super) watch: Stopwatch,
     pub(super) seconds: Seconds,
-    /// Whether the thread's own time is that of issuing alone: devices hold all inputs.
-    pub(super) settled: bool,
     /// The watch's readings when all copies and kernels were queued: wall time, and time without waiting.
     pub(super) queued: (f64, f64),
 }
@@ -55,17 +52,6 @@ impl Predicted {
         let whole = queued + own - own_queued;
         let excess = (whole - self.seconds.whole).min(own - self.seconds.own);
         excess.max(-self.seconds.look)
-    }
-
-    /// Passes the thread's own time for a call of `tasks` tasks on, by which the rates are corrected.
-    fn note(&self, tasks: usize) {
-        if self.settled {
-            let (_, own) = self.watch.seconds();
-            timed::note(Timed {
-                what: What::Issuing(tasks),
-                seconds: own,
-            });
-        }
     }
 }
 
@@ -252,7 +238,6 @@ impl Issue {
             let placed = &operands.placed;
             let excess = predicted.zip(largest(placed)).map(|(predicted, id)| {
                 let excess_s = predicted.excess_s();
-                predicted.note(plan.tasks.len());
                 debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
                 (id, excess_s)
             });

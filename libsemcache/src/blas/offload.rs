@@ -379,7 +379,6 @@ pub(super) fn decide(
                 owners,
                 divides: decide::most_devices(&work) > 1,
                 calls: items.len(),
-                settled: is_settled(items, &states),
                 whole_s: predicted_s - beyond_s - gain_s,
                 rates,
             })
@@ -396,15 +395,6 @@ pub(super) fn decide(
             })
         }
     }
-}
-
-/// Whether devices hold all inputs of a single call, and all of its host memory is page-locked.
-fn is_settled(items: &[Item], states: &[OperandState<'_>]) -> bool {
-    let held = |o: &OperandState<'_>| o.unpinned == 0 && (!o.read || o.resident >= o.bytes);
-    let [item] = items else {
-        return false;
-    };
-    item.blocks.iter().all(Option::is_some) && states.iter().all(held)
 }
 
 fn why(reason: Reason) -> WhyHost {

@@ -126,7 +126,6 @@ pub fn run(
                 let predicted = (!group.is_batch()).then_some(Predicted {
                     watch,
                     seconds,
-                    settled: spread.settled && divided.is_none(),
                     queued: (0.0, 0.0),
                 });
                 let windowed = window::depth(cache, policy, item, (&plan, &on));

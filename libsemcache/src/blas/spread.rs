@@ -26,8 +26,6 @@ pub(super) struct Spread {
     /// Whether calls of this kind are divided among devices at all.
     pub(super) divides: bool,
     pub(super) calls: usize,
-    /// Devices hold all inputs, and all of host memory that is used is page-locked.
-    pub(super) settled: bool,
     /// Predicted seconds of all calls together, without the prediction error of earlier uses.
     pub(super) whole_s: f64,
     /// The rates by which the decision was made.

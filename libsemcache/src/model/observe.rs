@@ -29,8 +29,6 @@ struct Evidence {
     devices: [[u32; DEVICE_RATES]; 4],
     host: [u32; 6],
     locking: u32,
-    call: u32,
-    task: u32,
 }
 
 /// Least weight of a new measurement: in the long run the estimate follows measurements with a time constant of about eight. The
@@ -56,8 +54,6 @@ const LEAST_SHARE: f64 = 0.5;
 /// A product with a shorter dimension tells nothing of large products, on a device and on the host.
 const LEAST_ORDER: usize = 512;
 const LEAST_ON_HOST: usize = 256;
-/// A call of at least this number of tasks tells what a task costs the calling thread.
-const MANY_TASKS: usize = 8;
 
 impl Refined {
     /// Starts from these rates.
@@ -70,8 +66,6 @@ impl Refined {
                 devices: [[0; DEVICE_RATES]; 4],
                 host: [0; 6],
                 locking: 0,
-                call: 0,
-                task: 0,
             },
         }
     }
@@ -90,7 +84,6 @@ impl Refined {
                 self.on_device(device, operation, devices, timed.seconds)
             }
             What::Locking(bytes) => self.locking(bytes, devices, timed.seconds),
-            What::Issuing(tasks) => self.issuing(tasks, timed.seconds),
         }
     }
 
@@ -154,32 +147,6 @@ impl Refined {
         corrected
     }
 
-    /// Corrects the runtime's own seconds for a call, by a call of one task, or for a task, by one of many.
-    fn issuing(&mut self, tasks: usize, seconds: f64) -> bool {
-        let (now, first) = (&mut self.now, &self.first);
-        match tasks {
-            1 => {
-                let measured = seconds - now.task_s;
-                overhead(
-                    &mut now.call_s,
-                    first.call_s,
-                    &mut self.evidence.call,
-                    measured,
-                )
-            }
-            MANY_TASKS.. => {
-                let measured = (seconds - now.call_s) / tasks as f64;
-                overhead(
-                    &mut now.task_s,
-                    first.task_s,
-                    &mut self.evidence.task,
-                    measured,
-                )
-            }
-            _ => false,
-        }
-    }
-
     /// Corrects the rates of the host BLAS by the seconds of one of its calls, with operands in host memory.
     pub fn host(&mut self, work: &Work, seconds: f64) -> bool {
         let (now, first) = (&mut self.now.host, &self.first.host);
@@ -194,17 +161,6 @@ impl Refined {
             weight(count)
         })
     }
-}
-
-/// Moves a time of the runtime's own towards a measured one.
-fn overhead(now: &mut f64, first: f64, evidence: &mut u32, measured: f64) -> bool {
-    if !measured.is_finite() || measured <= 0.0 {
-        return false;
-    }
-    let measured = measured.clamp(*now / LEAP, *now * LEAP);
-    *now += weight(evidence) * (measured - *now);
-    *now = now.clamp(first / TRUST, first * TRUST);
-    true
 }
 
 /// The weight of one more measurement; counts it.
@@ -353,30 +309,6 @@ mod tests {
     /// A copy of as many bytes in one run.
     fn bytes(bytes: usize) -> Copied {
         Copied { bytes, run: bytes }
-    }
-
-    #[test]
-    fn the_runtimes_own_time_is_corrected() {
-        let mut r = refined();
-        let issuing = |tasks, seconds| Timed {
-            what: What::Issuing(tasks),
-            seconds,
-        };
-        let task_s = r.machine().task_s;
-        for _ in 0..20 {
-            assert!(r.observe(&issuing(1, 20e-6 + task_s), 1));
-            assert!(!r.observe(&issuing(2, 1.0), 1));
-        }
-        assert!((r.machine().call_s / 20e-6 - 1.0).abs() < 0.05);
-        // One call in which the thread was preempted.
-        r.observe(&issuing(1, 1.0), 1);
-        assert!(r.machine().call_s < 30e-6);
-        for _ in 0..40 {
-            let call_s = r.machine().call_s;
-            assert!(r.observe(&issuing(100, call_s + 100.0 * 15e-6), 1));
-            assert!(!r.observe(&issuing(100, f64::NAN), 1));
-        }
-        assert!((r.machine().task_s / 15e-6 - 1.0).abs() < 0.05);
     }
 
     #[test]

@@ -149,20 +149,18 @@ impl BlockUse {
         self.results.push(rect, streams)
     }
 
-    /// A call with this key is about to use the block.
-    pub(super) fn used_by(&mut self, call: u64) {
+    /// A call uses the block, as an input or an output; `call` is its key. Returns what is expected of this call.
+    pub(super) fn used_by(&mut self, call: u64) -> Expected {
         self.alone = if self.user == call {
             self.alone.saturating_add(1)
         } else {
             0
         };
         self.user = call;
-    }
-
-    /// The call uses the block, as an input or an output.
-    pub(super) fn used(&mut self) {
-        self.rewritten = self.inputs.seen() == 0;
+        let expected = self.expected();
         self.inputs.used();
+        self.rewritten = expected.seen == 0;
+        expected
     }
 
     /// The CPU touched `bytes` of the block's `len` bytes; `write`: it wrote them.
@@ -228,7 +226,7 @@ mod tests {
     fn what_a_call_on_the_host_does_is_not_the_programs_doing() {
         let mut h = BlockUse::default();
         for _ in 0..3 {
-            h.used();
+            h.used_by(1);
             h.push(&rect(BIG), true);
         }
         h.touched(BIG / 16, false, BIG);
@@ -244,7 +242,7 @@ mod tests {
         assert_eq!(h.expected().seen, 0);
         assert!(h.expected().read_back > 0.2);
         // The program may write inputs of calls on the host BLAS, and these writes count.
-        h.used();
+        h.used_by(1);
         h.sent_to_host(false);
         assert_eq!(h.expected().seen, 1);
         h.push(&rect(BIG), true);
@@ -257,8 +255,7 @@ mod tests {
     fn a_block_of_several_calls_is_not_one_calls_alone() {
         let mut h = BlockUse::default();
         for alone in 0..4 {
-            h.used_by(7);
-            assert_eq!(h.expected().alone, alone);
+            assert_eq!(h.used_by(7).alone, alone);
         }
         h.used_by(8);
         h.used_by(7);

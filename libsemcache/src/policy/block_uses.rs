@@ -79,10 +79,7 @@ impl BlockUses {
     /// Notes that a call, known by its key, uses a block, and returns what the block's use before it lets expect.
     pub fn note(&mut self, id: AllocId, len: usize, call: u64) -> Expected {
         let without = self.without;
-        let h = self.entry(id, len);
-        h.used_by(call);
-        let mut expected = h.expected();
-        h.used();
+        let mut expected = self.entry(id, len).used_by(call);
         if !without.uses(Heuristic::ReadBack) {
             (expected.read_back, expected.looked) = (0.0, 0.0);
         }
@@ -93,7 +90,6 @@ impl BlockUses {
     pub fn note_replay(&mut self, id: AllocId, written: bool) {
         let h = self.uses.entry(id).or_default();
         h.used_by(REPLAYED);
-        h.used();
         h.prediction_error().unknown();
         if written {
             h.same_result();
