@@ -28,7 +28,7 @@ use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use semcache::base::{DeviceId, Dtype, Routine, Value};
-use semcache::device::api::{Backend, Kernel, Lane, Operand, Region, Shape, Ticket};
+use semcache::device::api::{BUFFER_BYTES, Backend, Kernel, Lane, Operand, Region, Shape, Ticket};
 use testkit::Rng;
 use testkit::runner::{self, Case};
 
@@ -42,6 +42,7 @@ const TESTS: &[Test] = &[
     ("order", order),
     ("peers", peers),
     ("cells", cells),
+    ("buffers", buffers),
     ("kernels", kernels::all),
     ("level2", level3::level2),
     ("level3", level3::run),
@@ -393,6 +394,63 @@ fn cells(b: &dyn Backend) {
         let got = unsafe { std::ptr::with_exposed_provenance::<i64>(cell.host).read_volatile() };
         assert_eq!(got, (512 - i) as i64);
     }
+    // SAFETY: nothing is in flight.
+    unsafe { b.free(D0, dev) };
+}
+
+/// Kernels leave small results in host memory without a copy.
+fn buffers(b: &dyn Backend) {
+    let Some(first) = b.buffer(D0, 0) else {
+        println!("this machine has no buffers");
+        return;
+    };
+    assert!(first.device % 16 == 0);
+    const N: usize = BUFFER_BYTES / 8;
+    let dev = b.alloc(D0, BUFFER_BYTES).unwrap();
+    let x: Vec<f64> = (0..N).map(|i| i as f64).collect();
+    let shape = Shape {
+        width: BUFFER_BYTES,
+        count: 1,
+    };
+    // SAFETY: as many elements on both sides.
+    let up = unsafe {
+        b.upload(
+            D0,
+            &[],
+            &[],
+            region(x.as_ptr().addr() as u64, BUFFER_BYTES),
+            region(dev, BUFFER_BYTES),
+            shape,
+        )
+    };
+    let mut i = 0;
+    while let Some(buffer) = b.buffer(D0, i) {
+        // The first element of the buffer is that of index i of x, and the buffer's last element is written, too.
+        let vector = |at: u64| Operand::vector(at, 1);
+        let copy = Kernel {
+            m: N - i,
+            ..Kernel::of(
+                Routine::Copy,
+                Dtype::D,
+                [
+                    vector(dev + 8 * i as u64),
+                    vector(buffer.device + 8 * i as u64),
+                ],
+            )
+        };
+        // SAFETY: both vectors lie within their memory.
+        let t = unsafe { b.launch(D0, &[up.unwrap()], &copy) }.unwrap();
+        b.wait(t).unwrap();
+        for at in [i, N / 2, N - 1] {
+            // SAFETY: a buffer of the machine; the kernel is done.
+            let got = unsafe {
+                std::ptr::with_exposed_provenance::<f64>(buffer.host + 8 * at).read_volatile()
+            };
+            assert_eq!(got, at as f64);
+        }
+        i += 1;
+    }
+    assert!(i > 1);
     // SAFETY: nothing is in flight.
     unsafe { b.free(D0, dev) };
 }

@@ -97,6 +97,7 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/blas/replay.rs",
     "libsemcache/src/blas/deliver.rs",
     "libsemcache/src/blas/local.rs",
+    "libsemcache/src/blas/mapped.rs",
     "libsemcache/src/blas/sample.rs",
     "libsemcache/src/runtime/",
     "blas-shim/src/",

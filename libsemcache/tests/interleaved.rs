@@ -53,7 +53,7 @@ fn operand(block: &Block, view: Rect, access: Intent) -> Use {
 /// The begin of a call: what is expected of its operands, and its kernel.
 fn begin(operands: &[Use], kernel: &dyn Fn(&[Operand]) -> Kernel) {
     let cache = cache();
-    cache.expect(cache.number(), operands);
+    cache.expect(cache.number(), operands, None);
     let room = Room::Whole { flat: true };
     cache.queue(DeviceId(0), operands, room, kernel).unwrap();
 }
@@ -89,7 +89,7 @@ fn end(operands: &[Use]) {
 /// The begin of a call that reads these bytes: it announces them, and has uploaded nothing yet.
 fn announce(block: &Block, view: Rect) {
     let all = operand(block, view, Intent::Read);
-    cache().expect(cache().number(), std::slice::from_ref(&all));
+    cache().expect(cache().number(), std::slice::from_ref(&all), None);
 }
 
 /// Another thread's call out of core evicts all replicas of the block.

@@ -255,7 +255,7 @@ fn visited() {
         let survey = Survey {
             places: &[place],
             blocks: &blocks,
-            key: 1,
+            user: 1,
             inputs: [false; OPERANDS],
             fetched: [false; OPERANDS],
             sample: |_| 0,

@@ -165,14 +165,16 @@ fn few_locks() {
     warm(&x, &mut y);
     let made = |n: usize| {
         let before = (Cache::locks(), COUNTERS.cache.replayed.get());
-        let call = vectors(Routine::Axpy, 1.0, x.at, y.at, n);
+        let call = vectors(Routine::Axpy, 3.0, x.at, y.at, n);
         let outcome = runtime::call(&call, &Facts::default());
         assert_eq!(outcome, Outcome::Done(Value::ZERO), "on a device");
         let replayed = COUNTERS.cache.replayed.get() > before.1;
         (Cache::locks() - before.0, replayed)
     };
     // If some pages are shared with other data, the first call waits for their bytes in the same way.
-    let edges = u64::from(made(N).0 > 1);
+    let (locks, replayed) = made(N);
+    assert!(replayed, "as those before");
+    let edges = u64::from(locks > 1);
     let n = N - 512;
     let each: Vec<(u64, bool)> = (0..4).map(|_| made(n)).collect();
     println!("few locks: {each:?}");
@@ -183,7 +185,7 @@ fn few_locks() {
     assert!(!each[0].1 && each[3].1, "{each:?}");
     for want in y.want.iter_mut().zip(&x.want).enumerate() {
         let (i, (y, x)) = want;
-        *y += x * if i < n { 5.0 } else { 1.0 };
+        *y += x * if i < n { 15.0 } else { 3.0 };
     }
     y.check();
 }

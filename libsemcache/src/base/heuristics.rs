@@ -33,6 +33,8 @@ heuristics! {
         "How much of its results the CPU reads is expected to be as before.";
     Streamed = "streamed",
         "Results that the CPU is expected to read are written back while the rest of the call computes.";
+    Mapped = "mapped",
+        "A small result that only the CPU reads is written to mapped host memory by its kernel.";
     WriteThrough = "write-through",
         "Small inputs that the CPU rewrites before every call are uploaded by each call and not protected.";
     WriteTracking = "write-tracking",

@@ -33,20 +33,18 @@ pub(super) fn probed(
     let calls = |place: Where, mark: u64| match place {
         Where::Host if mark == 0 => Some(1),
         Where::Host => {
-            let made = mark - policy.sites.left(key)?.min(mark) + 1;
+            let made = mark - policy.sites.known(key)?.left().min(mark) + 1;
             u32::try_from(made).ok()
         }
         // The counter of replayed calls does not tell their keys, so after any replay the number of calls is unknown.
         Where::Devices => (COUNTERS.cache.replayed.get() == mark).then_some(1),
     };
     let now = policy.now();
-    let Some(mut site) = policy.sites.site(key) else {
-        return predicted;
-    };
-    let chosen = site.probe.place(now, calls, place, predict);
-    drop(site);
-    match chosen {
-        _ if chosen == place => predicted,
+    let probed = policy
+        .sites
+        .with(key, |site| site.probe.place(now, calls, place, predict));
+    match probed.unwrap_or(place) {
+        chosen if chosen == place => predicted,
         Where::Host => Decision::Host(Reason::PredictedSlower),
         Where::Devices => on_devices(),
     }

@@ -35,6 +35,24 @@ pub fn of(call: &Call) -> u64 {
     hash.finish() | 1
 }
 
+/// The call as a user of its operands: the same for calls that differ in flags, scalars, leading dimensions or the order of their
+/// operands only, as the calls of an iteration that exchanges two vectors do.
+#[must_use]
+pub fn user(call: &Call) -> u64 {
+    let mut hash = FxHasher::default();
+    hash.write_u64(call.routine as u64 | (call.dtype as u64) << 8);
+    for size in [call.m, call.n, call.k] {
+        hash.write_u64(size.cast_unsigned());
+    }
+    let operand = |addr: usize| {
+        let mut hash = FxHasher::default();
+        hash.write_usize(addr);
+        hash.finish()
+    };
+    let operands = call.operands().iter();
+    operands.fold(hash.finish(), |all, at| all.wrapping_add(operand(at.addr)))
+}
+
 /// The key of a batch of calls: from the first call, the last one and their number.
 #[must_use]
 pub fn of_batch(calls: &[Call]) -> u64 {

@@ -9,6 +9,7 @@ use semcache_fault::broken;
 use super::call::Outcome;
 use super::checks::Item;
 use super::finish::{self, Rest, finish};
+use super::mapped::{Landed, Mapped, Place};
 use super::operands::{self, Operands, PageLocks};
 use super::replay::{self, Sites};
 use super::spread::Seconds;
@@ -60,6 +61,8 @@ impl Predicted {
 pub enum Carried {
     /// The devices run it.
     Done(Outcome),
+    /// The devices have run it, and left its result in mapped memory.
+    Landed(Outcome, Landed),
     /// The calling thread has to compute some tasks.
     Rest(Rest),
 }
@@ -78,6 +81,8 @@ pub(super) struct Issue {
     slots: Box<[[u8; 16]]>,
     results: Vec<Use>,
     cell: Option<Taken>,
+    /// The result that the kernel leaves in mapped memory.
+    mapped: Option<Mapped>,
     outlooks: Vec<Option<Outlook>>,
     holds: Result<Holds, CacheError>,
     /// Results that the CPU is expected to read next: they are waited for and stay readable.
@@ -118,13 +123,22 @@ impl Issue {
         // Before the outputs' host copies are looked at: making room writes bytes back to them.
         let holds = sched::make_room(cache, problem, plan, placed, on);
         let by_tiles = !matches!(holds, Ok(Holds::Whole(_)));
-        let outlooks = cache.expect(number, placed);
+        let mappable = Place::of(problem, plan, placed).filter(|_| !by_tiles && cell.is_none());
+        let mut mapped = mappable.and_then(|place| Mapped::new(cache, plan, place));
+        let operand = mapped.as_ref().map(|mapped| mapped.place.operand);
+        let outlooks = cache.expect(number, placed, operand);
         let outputs = || {
             outlooks
                 .iter()
                 .enumerate()
                 .filter_map(|(i, o)| Some((i, (*o)?)))
+                .filter(|(_, o)| !o.mapped)
         };
+        if !outlooks.iter().flatten().any(|o| o.mapped)
+            && let Some(unused) = mapped.take()
+        {
+            unused.give(cache);
+        }
         // Results that do not fit into the devices leave them during the call.
         let wanted: Vec<usize> = outputs()
             .filter(|(_, o)| o.push != Push::No || by_tiles)
@@ -140,6 +154,7 @@ impl Issue {
             slots,
             results,
             cell,
+            mapped,
             holds,
             landing,
             streamed: StreamedWriteBack::new(plan, &wanted, by_tiles),
@@ -174,10 +189,11 @@ impl Issue {
         item: &Item,
         plan: &Plan,
     ) -> Result<Option<Ticket>, Stopped> {
-        let out = match &self.cell {
-            Some(cell) => Out::Cell(cell.addr()),
-            None if self.results.is_empty() => Out::Nowhere,
-            None => Out::At(&self.results),
+        let out = match (&self.cell, &self.mapped) {
+            (Some(cell), _) => Out::Cell(cell.addr()),
+            (None, Some(mapped)) => Out::Mapped(mapped.place.part, mapped.at()),
+            (None, None) if self.results.is_empty() => Out::Nowhere,
+            (None, None) => Out::At(&self.results),
         };
         let pinned = self.operands.pinned;
         let by_task = |i: usize| match pinned {
@@ -230,11 +246,12 @@ impl Issue {
             predicted.queued = predicted.watch.seconds();
         }
         let (predicted, number) = (self.predicted, self.number);
+        let mapped = self.mapped.as_ref().map(|mapped| mapped.place);
         let operands = std::mem::take(&mut self.operands);
         let ended = self.settle(cache, &item.problem, plan, &operands.placed, launched);
         operands.release(cache);
         let (carried, landed) = ended?;
-        if matches!(carried, Carried::Done(_)) {
+        if !matches!(carried, Carried::Rest(_)) {
             let placed = &operands.placed;
             let excess = predicted.zip(largest(placed)).map(|(predicted, id)| {
                 let excess_s = predicted.excess_s();
@@ -246,7 +263,7 @@ impl Issue {
                 (cache, sites),
                 item,
                 plan,
-                placed,
+                (placed, mapped),
                 Made {
                     number,
                     excess,
@@ -272,6 +289,7 @@ impl Issue {
             mut slots,
             mut results,
             mut cell,
+            mut mapped,
             outlooks,
             landing,
             streamed,
@@ -280,13 +298,28 @@ impl Issue {
         let issued = launched.and_then(|last| {
             // If a device is lost during the write-back, `land` reports it here, while the inputs may still exist.
             let kernel = cell.take().zip(last);
-            land(cache, placed, &results, &landing, kernel, &mut slots).map_err(|error| Stopped {
+            let operand = mapped.as_ref().map(|mapped| mapped.place.operand);
+            let others = placed.iter().enumerate();
+            let others = others.filter(|(i, _)| Some(*i) != operand).map(|(_, u)| u);
+            let settled = others.chain(&results);
+            let landed = land(cache, settled, &landing, kernel, &mut slots);
+            // The kernel that writes to mapped memory is waited for last, so that the thread works while it runs.
+            let landed = landed.and_then(|()| match (operand, last) {
+                (Some(_), Some(kernel)) => Ok(cache.backend().wait(kernel)?),
+                _ => Ok(()),
+            });
+            landed.map_err(|error| Stopped {
                 at: plan.tasks.len(),
                 error: as_loss(error),
             })
         });
         if let Some(unused) = cell {
             cache.give_cell(unused);
+        }
+        if issued.as_ref().is_err_and(|stopped| stopped.at == 0)
+            && let Some(unused) = mapped.take()
+        {
+            unused.give(cache);
         }
         if let Err(stopped) = issued {
             debug!(
@@ -304,7 +337,8 @@ impl Issue {
             let in_pieces = results.len() > 1;
             if (stopped.at == 0 || in_pieces) && !gone {
                 // No byte of the program was changed, so the host BLAS can run the whole call.
-                write_back(cache, placed, &results, &[]).map_err(|_| WhyHost::Refused)?;
+                write_back(cache, placed.iter().chain(&results), &[])
+                    .map_err(|_| WhyHost::Refused)?;
                 fell_back(problem, &stopped.error);
                 return Err(match stopped.error {
                     CacheError::NoRoom => WhyHost::OutOfMemory,
@@ -313,8 +347,8 @@ impl Issue {
                 });
             }
             fell_back(problem, &stopped.error);
-            if !gone && !broken!("break-guards") && write_back(cache, placed, &results, &[]).is_ok()
-            {
+            let all = placed.iter().chain(&results);
+            if !gone && !broken!("break-guards") && write_back(cache, all, &[]).is_ok() {
                 let tasks = plan.tasks.get(stopped.at..).unwrap_or_default();
                 let rest = Rest::new(problem, tasks, placed, results.pop(), slots);
                 return Ok((Carried::Rest(rest), Vec::new()));
@@ -345,7 +379,11 @@ impl Issue {
             return Ok((Carried::Rest(rest), Vec::new()));
         }
         let outcome = value::outcome(problem.routine, problem.dtype, &slots);
-        Ok((Carried::Done(outcome), landing))
+        let carried = match mapped {
+            Some(mapped) => Carried::Landed(outcome, mapped.landed(placed)),
+            None => Carried::Done(outcome),
+        };
+        Ok((carried, landing))
     }
 }
 
@@ -365,15 +403,14 @@ fn largest(placed: &[Use]) -> Option<AllocId> {
 }
 
 /// Waits for the results that must be in host memory when the call returns, and for the values of a reduction.
-fn land(
+fn land<'a>(
     cache: &Cache,
-    placed: &[Use],
-    results: &[Use],
+    operands: impl Iterator<Item = &'a Use>,
     landing: &[(AllocId, Rect)],
     value: Option<(Taken, Ticket)>,
     slots: &mut [[u8; 16]],
 ) -> Result<(), CacheError> {
-    write_back(cache, placed, results, landing)?;
+    write_back(cache, operands, landing)?;
     if let (Some((cell, kernel)), [slot]) = (value, slots) {
         *slot = cache.collect(cell, kernel)?;
     }
@@ -401,7 +438,7 @@ fn complete(
         let done = finish(cache, problem, plan, placed, &stopped, &known, &mut tasks);
         sent.extend(done);
         // The wait includes uploads from memory that the program may change once the call has returned.
-        match write_back(cache, placed, results, &[]) {
+        match write_back(cache, placed.iter().chain(results), &[]) {
             Ok(()) => return tasks,
             Err(e) => {
                 stopped = Stopped {
@@ -444,13 +481,12 @@ pub(super) fn as_loss(e: CacheError) -> CacheError {
 
 /// Ends a call: results on pages that cannot be protected are written back before this returns, and so are the results
 /// in `landing`.
-pub(super) fn write_back(
+pub(super) fn write_back<'a>(
     cache: &Cache,
-    placed: &[Use],
-    results: &[Use],
+    operands: impl Iterator<Item = &'a Use>,
     landing: &[(AllocId, Rect)],
 ) -> Result<(), CacheError> {
-    let (pending, settled) = cache.settle(placed.iter().chain(results), landing);
+    let (pending, settled) = cache.settle(operands, landing);
     let arrived = cache.arrive(&pending);
     settled?;
     arrived

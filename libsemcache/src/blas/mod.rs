@@ -20,6 +20,7 @@ pub mod finish;
 mod host_part;
 mod issue;
 pub mod local;
+pub mod mapped;
 pub mod names;
 mod offload;
 pub mod offload_policy;

@@ -12,6 +12,7 @@ use log::{debug, log_enabled};
 
 use super::ab_probe::probed;
 use super::asked::Asked;
+use super::call_key;
 use super::checks::Item;
 use super::finish::HostHas;
 use super::host_part;
@@ -55,6 +56,8 @@ struct Sum {
     alone: Option<u32>,
     /// How many earlier calls used a block since the CPU last wrote to it; the minimum over the blocks.
     seen: Option<u32>,
+    /// Uploads of a block have not paid yet, or were lost.
+    owes: bool,
 }
 
 /// The bytes of a block that the calls use.
@@ -77,16 +80,12 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn of(
-        cache: &Cache,
-        policy: &Policy,
-        key: u64,
-        items: &mut [Item],
-    ) -> Result<Gathered, WhyHost> {
+    fn of(cache: &Cache, policy: &Policy, items: &mut [Item]) -> Result<Gathered, WhyHost> {
         let mut all = Gathered::default();
         // A matrix that is an input of several products counts once.
         let mut counted = BTreeSet::new();
         let (auto, single) = (policy.mode == Mode::Auto, items.len() == 1);
+        let user = user(items);
         for item in items {
             let of_each = |is: &dyn Fn(usize) -> bool| {
                 core::array::from_fn(|i| i < item.places.len() && is(i))
@@ -94,7 +93,7 @@ impl Gathered {
             let survey = Survey {
                 places: &item.places,
                 blocks: &item.blocks,
-                key,
+                user,
                 inputs: of_each(&|i| auto && item.problem.access(i) == Access::Read),
                 fetched: of_each(&|i| item.problem.fetches(i)),
                 sample,
@@ -115,7 +114,7 @@ impl Gathered {
     fn add(&mut self, cache: &Cache, item: &Item, i: usize, found: &Found) {
         let residency = &found.residency;
         let expected = item.blocks[i].and_then(|b| self.before.get(&b.id));
-        let expected = expected.unwrap_or(&Expected::TRANSIENT);
+        let expected = expected.map_or(&Expected::TRANSIENT, |expected| expected);
         let place = &item.places[i];
         let bytes = place.bytes();
         let sum = &mut self.sums[i];
@@ -142,6 +141,7 @@ impl Gathered {
         }
         sum.alone = least(sum.alone, expected.alone);
         sum.seen = least(sum.seen, found.seen);
+        sum.owes |= found.owes;
     }
 
     /// The device that has most bytes of the operands, the fastest one if none has any. Levels 1 and 2 mostly run on one
@@ -213,6 +213,13 @@ impl Gathered {
     }
 }
 
+/// The calls as a user of blocks: by the first call, the last one and their number.
+fn user(items: &[Item]) -> u64 {
+    let ends = [items.first(), items.last()].into_iter().flatten();
+    let users = ends.map(|item| call_key::user(&item.call));
+    users.fold(items.len() as u64, |all, user| all.rotate_left(1) ^ user)
+}
+
 /// How many of `len` elements one list of owners gives to another device than the other list does.
 fn elsewhere(one: &[Owned], other: &[Owned], len: usize) -> usize {
     let at = |owners: &[Owned], element: usize| {
@@ -279,7 +286,7 @@ pub(super) fn decide(
     host: HostHas,
 ) -> Result<Spread, Declined> {
     let usable = cache.backend().usable();
-    let gathered = Gathered::of(cache, policy, key, items)?;
+    let gathered = Gathered::of(cache, policy, items)?;
     let Some(first) = items.first() else {
         return Err(WhyHost::Empty.into());
     };
@@ -416,15 +423,15 @@ fn goes_to_devices(
 ) {
     let mut uses = Vec::new();
     for (id, reach) in &gathered.reaches {
-        let operands = reach.spans.iter().zip(states);
-        for (span, s) in operands.filter(|(span, s)| s.read && !span.is_empty()) {
-            let how = if s.resident < s.bytes / 2 {
-                let on = if amortises { s.seen } else { 0 };
-                Use::Sent { on }
-            } else {
-                Use::Found
-            };
-            uses.push((*id, *span, how));
+        let operands = reach.spans.iter().zip(states).zip(&gathered.sums);
+        for ((span, s), sum) in operands.filter(|((span, s), _)| s.read && !span.is_empty()) {
+            if s.resident >= s.bytes / 2 {
+                if sum.owes {
+                    uses.push((*id, *span, Use::Found));
+                }
+            } else if amortises && s.seen > 0 {
+                uses.push((*id, *span, Use::Sent { on: s.seen }));
+            }
         }
     }
     cache.note_uploads(&uses);

@@ -44,7 +44,7 @@ pub struct Policy {
     /// Whether measured times say anything about this machine: those of simulated devices do not.
     pub(super) real: bool,
     learned: Mutex<Learned>,
-    /// Apart from what is learned, since plans ask for it while predictions are made under that lock.
+    /// Apart from what is learned, since plans ask for it.
     drift: Mutex<Drift>,
     tilings: Mutex<Tilings>,
     /// What is known of calls that the program makes again.
@@ -99,7 +99,7 @@ impl Policy {
             drift: Mutex::default(),
             learned: Mutex::new(Learned::new(rates(config, backend, host, given))),
             tilings: Mutex::default(),
-            sites: Sites::default(),
+            sites: Sites::new(config.without),
             without: config.without,
             began: Instant::now(),
         }
@@ -210,10 +210,9 @@ impl Policy {
     /// Notes that products of a batch were replayed after its decision, so that these replays are not taken for calls
     /// between this decision and the next.
     pub(super) fn launched_again(&self, key: u64) {
-        if self.probes()
-            && let Some(mut site) = self.sites.site(key)
-        {
-            site.probe.remark(COUNTERS.cache.replayed.get());
+        if self.probes() {
+            let mark = COUNTERS.cache.replayed.get();
+            self.sites.with(key, |site| site.probe.remark(mark));
         }
     }
 
@@ -229,35 +228,38 @@ impl Policy {
     /// Notes that the host BLAS runs `calls` calls, of the group with this key, in `host_s` seconds. Unless each needs a decision of
     /// its own (`each`), the same ones run there again without a decision.
     pub(super) fn left_to_host(&self, key: u64, calls: usize, host_s: f64, each: bool) {
-        let mut site = self.probes().then(|| self.sites.site(key)).flatten();
-        // During an A/B probe, too, every call gets a decision of its own.
-        let each = each || site.as_ref().is_some_and(|site| site.probe.probing());
-        let left = if each || !self.without.uses(Heuristic::HostDecisions) {
-            0
-        } else {
-            self.sites.stay_on_host(key, calls, host_s)
-        };
-        if let Some(site) = &mut site {
-            site.probe.went(self.now(), Where::Host, left);
+        let now = self.now();
+        let left = self.sites.with(key, |site| {
+            // During an A/B probe, too, every call gets a decision of its own.
+            let each = each || site.probe.probing();
+            let left = if each {
+                0
+            } else {
+                site.stay_on_host(calls, host_s)
+            };
+            if self.probes() {
+                site.probe.went(now, Where::Host, left);
+            }
+            left
+        });
+        if let Some(left) = left.filter(|_| self.times_hosts()) {
+            self.learned().host_times.repeats(left);
         }
     }
 
     /// Notes that devices run the calls of the group with this key.
     pub(super) fn left_to_devices(&self, key: u64) {
-        if self.probes()
-            && let Some(mut site) = self.sites.site(key)
-        {
-            let mark = COUNTERS.cache.replayed.get();
-            site.probe.went(self.now(), Where::Devices, mark);
+        if self.probes() {
+            let (now, mark) = (self.now(), COUNTERS.cache.replayed.get());
+            self.sites
+                .with(key, |site| site.probe.went(now, Where::Devices, mark));
         }
     }
 
     /// A call that can be replayed. Takes no lock.
     #[must_use]
     pub fn replays<'a>(&'a self, call: &'a Call, key: u64) -> Option<Known<'a>> {
-        let uses = self.without.uses(Heuristic::Replay);
-        uses.then(|| replay::known(&self.sites, call, key))
-            .flatten()
+        replay::known(&self.sites, call, key)
     }
 
     /// No other lock is taken while this one is held.

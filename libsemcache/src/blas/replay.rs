@@ -13,6 +13,7 @@
 
 use super::call::{Call, Outcome};
 use super::checks::Item;
+use super::mapped::{Landed, Place};
 use super::{names, value};
 use crate::base::Value;
 use crate::base::counters::{self, COUNTERS, devices};
@@ -21,12 +22,13 @@ use crate::cache::call::Made;
 use crate::cache::hot::Resident;
 use crate::cache::lost;
 use crate::cache::task::Use;
-use crate::device::api::Kernel;
+use crate::device::api::{Kernel, Operand};
 use crate::host::{self, Block};
 use crate::plan::{Access, Plan};
-use crate::policy::call_sites::{CallSites, Way};
+use crate::policy::call_sites::{self, CallSites};
 use crate::sched;
 use crate::sched::kernel::kernel;
+use crate::sched::with_mapped;
 
 /// The note of a call that can be replayed.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub struct Note {
     reduces: bool,
     /// Bytes that copying all operands at every call would move.
     bytes: u64,
+    /// The result, if the kernel leaves it in mapped memory.
+    mapped: Option<(Place, Use)>,
 }
 
 /// The call sites of the program.
@@ -49,15 +53,14 @@ pub type Sites = CallSites<Note>;
 #[derive(Debug)]
 pub struct Known<'a> {
     call: &'a Call,
-    key: u64,
-    way: &'a Way<Note>,
+    place: call_sites::Place<'a, Note>,
 }
 
 /// Whether the call of this key may be replayed. Takes no lock, so signals need not be blocked.
 #[must_use]
 pub fn known<'a>(sites: &'a Sites, call: &'a Call, key: u64) -> Option<Known<'a>> {
-    let way = sites.replays(key)?;
-    Some(Known { call, key, way })
+    let place = sites.replays(key)?;
+    Some(Known { call, place })
 }
 
 impl Known<'_> {
@@ -65,22 +68,22 @@ impl Known<'_> {
     /// while the replay runs signals are blocked, so the program's handlers could not see a fault.
     #[must_use]
     pub fn writes_back(&self) -> bool {
-        self.way.writes_back()
+        self.place.writes_back()
     }
 
-    /// Replays the call if its operands are unchanged, and counts it as offloaded. `None`: nothing was launched, and
-    /// the call takes the ordinary path.
+    /// Replays the call if its operands are unchanged, and counts it as offloaded. A result in mapped memory is returned, too.
+    /// `None`: nothing was launched, and the call takes the ordinary path.
     #[must_use]
-    pub fn again(&self, cache: &Cache) -> Option<Outcome> {
-        let outcome = self.launch(cache)?;
+    pub fn again(&self, cache: &Cache) -> Option<(Outcome, Option<Landed>)> {
+        let ended = self.launch(cache)?;
         counters::offloaded(names::index(self.call.routine, self.call.dtype));
-        Some(outcome)
+        Some(ended)
     }
 
     /// As [`Known::again`] without counting a call, for a product of a batch.
-    pub(super) fn launch(&self, cache: &Cache) -> Option<Outcome> {
+    pub(super) fn launch(&self, cache: &Cache) -> Option<(Outcome, Option<Landed>)> {
         // If another thread replays the same call, this one takes the ordinary path.
-        let mut site = self.way.try_site(self.key)?;
+        let mut site = self.place.site()?;
         let like = like(self.call);
         let note_of = site.replay.as_deref_mut().filter(|n| n.like == like)?;
         if !note_of.blocks.iter().all(host::stands) {
@@ -92,16 +95,24 @@ impl Known<'_> {
             beta: record.beta.take(self.call.beta),
             ..note_of.kernel
         };
-        let cell = if note_of.reduces {
-            let cell = cache.take_cell(note_of.resident.device())?;
-            kernel.out = cell.addr();
-            Some(cell)
-        } else {
-            None
+        let on = note_of.resident.device();
+        let cell = match &note_of.mapped {
+            None if note_of.reduces => {
+                let cell = cache.take_cell(on)?;
+                kernel.out = cell.addr();
+                Some(cell)
+            }
+            None => None,
+            Some((place, _)) => {
+                let buffer = cache.take_buffer(on)?;
+                *kernel.at.get_mut(place.part)? = place.at(&buffer);
+                Some(buffer)
+            }
         };
+        let result = note_of.mapped.as_ref().map(|(_, u)| (u.id, u.view));
         // SAFETY: the kernel was made from the addresses that came with `resident`; only its scalars were changed, and
-        // the address of the value, which is that of a cell taken for this call alone.
-        let launched = unsafe { cache.again(&mut note_of.resident, &kernel) };
+        // the address of a value or a result, which is that of a cell or a buffer taken for this call alone.
+        let launched = unsafe { cache.again(&mut note_of.resident, &kernel, result) };
         let device = devices::on(note_of.resident.device());
         let Ok(Some(launched)) = launched else {
             if let Some(cell) = cell {
@@ -110,10 +121,10 @@ impl Known<'_> {
             // If a device refused the launch, the ordinary path meets the refusal again and handles it.
             return None;
         };
-        let bytes = note_of.bytes;
+        let (bytes, mapped) = (note_of.bytes, note_of.mapped.clone());
         // The site is unlocked before the call waits for the kernel, so that other threads can replay calls meanwhile.
         let writes_back = note_of.resident.writes_back();
-        self.way.set_writes_back(writes_back);
+        self.place.set_writes_back(writes_back);
         let written = note_of.resident.written();
         let result = note_of
             .blocks
@@ -125,19 +136,25 @@ impl Known<'_> {
             // The kernel has changed its operands, so the host cannot compute the result again.
             lost::end_process(result, &error);
         }
-        let outcome = match cell {
-            // If the device is lost, so is the value; a reduction has changed no operand.
-            Some(cell) => {
-                let value = cache.collect(cell, launched.kernel).ok()?;
-                value::outcome(self.call.routine, self.call.dtype, &[value])
+        let ended = match (cell, mapped) {
+            // If the device is lost, so is the value or the result; the call has changed no operand.
+            (Some(buffer), Some((place, operand))) => {
+                cache.backend().wait(launched.kernel).ok()?;
+                let landed = place.landed(buffer, &operand);
+                (Outcome::Done(Value::ZERO), Some(landed))
             }
-            None => Outcome::Done(Value::ZERO),
+            (Some(cell), None) => {
+                let value = cache.collect(cell, launched.kernel).ok()?;
+                let outcome = value::outcome(self.call.routine, self.call.dtype, &[value]);
+                (outcome, None)
+            }
+            (None, _) => (Outcome::Done(Value::ZERO), None),
         };
         COUNTERS.bytes.per_call.add(bytes);
         COUNTERS.cache.replayed.add(1);
         device.calls.add(1);
         device.tasks.add(1);
-        Some(outcome)
+        Some(ended)
     }
 }
 
@@ -147,7 +164,7 @@ pub(super) fn conclude(
     (cache, sites): (&Cache, &Sites),
     item: &Item,
     plan: &Plan,
-    placed: &[Use],
+    (placed, mapped): (&[Use], Option<Place>),
     made: Made<'_>,
 ) {
     let Item {
@@ -161,8 +178,13 @@ pub(super) fn conclude(
         if item.divided {
             return None;
         }
-        let mut site = sites.site(*key)?;
-        if !core::mem::replace(&mut site.computed, true) {
+        let mut again = false;
+        if sites.uses_replays() {
+            sites.with(*key, |site| {
+                again = core::mem::replace(&mut site.computed, true)
+            });
+        }
+        if !again {
             return None;
         }
         let blocks = item.blocks.iter().copied();
@@ -182,7 +204,13 @@ pub(super) fn conclude(
             .copied()
             .eq((0..placed.len()).map(|i| problem.whole(i)));
     let reduces = problem.routine.reduces();
-    let uses = whole.then(|| sched::uses(problem, task, placed));
+    let uses = whole.then(|| {
+        let mut uses = sched::uses(problem, task, placed);
+        if let Some(place) = &mapped {
+            uses.remove(place.part);
+        }
+        uses
+    });
     let found = cache.conclude(&Made {
         repeats: uses.as_deref().map(|uses| (task.device, uses)),
         ..made
@@ -190,16 +218,21 @@ pub(super) fn conclude(
     let note = found.map(|(resident, at)| Note {
         like: like(call),
         resident,
-        kernel: kernel(task, &at),
+        kernel: match &mapped {
+            // Each replay takes a buffer of its own.
+            Some(place) => kernel(task, &with_mapped(&at, place.part, Operand::default())),
+            None => kernel(task, &at),
+        },
         blocks: distinct(blocks),
         reduces,
         bytes: per_call_bytes(placed),
+        mapped: mapped.map(|place| (place, placed[place.operand].clone())),
     });
     let writes_back = note
         .as_ref()
         .is_some_and(|note| note.resident.writes_back());
     // Without a note, an older one of the call is removed: the call cannot be replayed now.
-    sites.set_replay(*key, note, writes_back);
+    sites.with(*key, |site| site.set_replay(note, writes_back));
 }
 
 fn distinct(mut blocks: Vec<Block>) -> Vec<Block> {

@@ -1,11 +1,14 @@
 //! Execution of a call on devices: check, decide, plan, issue; then host memory is left such that the CPU can neither
 //! read stale bytes nor change bytes that devices hold without a page fault.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::call::Outcome;
 use super::checks::{Checks, Group, Item};
 use super::finish::{HostHas, Rest};
 use super::host_part;
 use super::issue::{Carried, Issue, On, Predicted};
+use super::mapped::Landed;
 use super::offload::{self, Declined};
 use super::offload_policy::Policy;
 use super::operands::{self, PageLocks, blocks};
@@ -25,6 +28,8 @@ pub struct Ran {
     /// The tasks, of the calls before `from`, that the calling thread has to compute. No call reads what another call
     /// of the group writes, so their order does not matter.
     pub rests: Vec<Rest>,
+    /// Results that are in mapped memory, to be copied to the program's.
+    pub landed: SmallVec<[Landed; 1]>,
     /// The first call that the host BLAS has to run, because the devices refused it.
     pub from: Option<usize>,
     /// The call is issued in a window, and not to its end: nothing else is left.
@@ -38,6 +43,7 @@ impl Ran {
         Ran {
             outcome,
             rests: Vec::new(),
+            landed: SmallVec::new(),
             from: None,
             unfinished: None,
             timed: None,
@@ -49,6 +55,10 @@ impl Ran {
     pub fn of(carried: Carried) -> Ran {
         match carried {
             Carried::Done(outcome) => Ran::done(outcome),
+            Carried::Landed(outcome, landed) => Ran {
+                landed: smallvec![landed],
+                ..Ran::done(outcome)
+            },
             Carried::Rest(rest) => Ran {
                 rests: vec![rest],
                 ..Ran::done(Outcome::Done(Value::ZERO))
@@ -108,7 +118,8 @@ pub fn run(
         // For a single call the caller has tried a replay already; the products of a batch are tried here.
         let batch = group.is_batch();
         let known = batch.then(|| policy.replays(&item.call, item.key));
-        if known.flatten().and_then(|k| k.launch(cache)).is_some() {
+        if let Some((_, landed)) = known.flatten().and_then(|k| k.launch(cache)) {
+            ran.landed.extend(landed);
             policy.launched_again(group.key);
             continue;
         }
@@ -143,6 +154,10 @@ pub fn run(
             });
         match done {
             Ok(Carried::Done(outcome)) => ran.outcome = outcome,
+            Ok(Carried::Landed(outcome, landed)) => {
+                ran.outcome = outcome;
+                ran.landed.push(landed);
+            }
             Ok(Carried::Rest(rest)) => ran.rests.push(rest),
             Err(why) if i == 0 => return Err(why),
             Err(_) => {

@@ -131,7 +131,7 @@ impl Unfinished {
         if windowed.advance(cache, call, tiles, streamed, &now, pause)? {
             return Ok(true);
         }
-        write_back(cache, placed, &[], &[]).map_err(|error| Stopped {
+        write_back(cache, placed.iter(), &[]).map_err(|error| Stopped {
             at: windowed.queued(),
             error: as_loss(error),
         })?;

@@ -24,10 +24,13 @@ pub struct Found {
     pub known: bool,
     /// The number of earlier calls on which the decision may count to amortise an upload of the operand.
     pub seen: u32,
+    /// Uploads of the block have not paid yet, or were lost: a use of bytes that are on a device is to be noted.
+    pub owes: bool,
 }
 
-/// For each block of a call, what its use before the call lets expect.
-pub type Before = BTreeMap<AllocId, Expected>;
+/// For each block of a call, what its use before the call lets expect. Boxed: a node of a map of whole ones takes kilobytes,
+/// and glibc's malloc tidies its small free blocks before each allocation of that size.
+pub type Before = BTreeMap<AllocId, Box<Expected>>;
 
 /// The operands of a call, whose places are looked up for the offload decision.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +39,9 @@ pub struct Survey<'a> {
     pub places: &'a [Rect],
     /// See `places`.
     pub blocks: &'a [Option<Block>],
-    /// The key of the call, or of the batch that it belongs to.
-    pub key: u64,
+    /// The call, or the batch that it belongs to, as a user of blocks: calls that differ in flags, scalars or the order of their
+    /// operands only are one.
+    pub user: u64,
     /// Whether an operand may be sampled, if no device holds a byte of it.
     pub inputs: [bool; OPERANDS],
     /// Whether devices need an operand's bytes.
@@ -53,6 +57,8 @@ pub struct Outlook {
     pub push: Push,
     /// What the host holds of the output before the call.
     pub before: HostCopy,
+    /// The kernel leaves the output in mapped memory, from which the calling thread copies it.
+    pub mapped: bool,
 }
 
 /// A call that devices have computed.
@@ -126,11 +132,11 @@ impl Cache {
                 }
                 let expected = before
                     .entry(b.id)
-                    .or_insert_with(|| uses.note(b.id, b.len, survey.key));
+                    .or_insert_with(|| Box::new(uses.note(b.id, b.len, survey.user)));
                 // Fewer than half of the bytes that the call reads here are on a device.
                 let missing = one.residency.union < places[i].bytes() / 2 && survey.fetched[i];
                 let gone = missing.then(|| rect.span());
-                one.seen = uses.count_for(b.id, expected.seen, gone);
+                (one.seen, one.owes) = uses.count_for(b.id, expected.seen, gone);
                 one.known = entries.contains_key(&b.id);
             }
             found.push(one);
@@ -141,12 +147,26 @@ impl Cache {
     /// Before a call of this number ([`Cache::number`]) uses these operands on devices: allows their pages to be
     /// protected from now on. For each output, returns what the CPU is expected to do with it, according to how
     /// the block was used so far.
-    pub fn expect(&self, number: u64, operands: &[Use]) -> Vec<Option<Outlook>> {
+    ///
+    /// `mappable`: the index of the output that the kernel could leave in mapped memory. It does if only the CPU is expected to read
+    /// it, or if its memory is never protected.
+    pub fn expect(
+        &self,
+        number: u64,
+        operands: &[Use],
+        mappable: Option<usize>,
+    ) -> Vec<Option<Outlook>> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let mut found: Vec<(AllocId, Rect, Option<Push>)> = Vec::with_capacity(4);
-        for operand in operands {
+        let mut mapped = None;
+        for (i, operand) in operands.iter().enumerate() {
             let (id, rect) = (operand.id, operand.view);
+            if mappable == Some(i) && self.expect_mapped(state, number, id, &rect) {
+                mapped = Some(i);
+                found.push((id, rect, Some(Push::Awaited)));
+                continue;
+            }
             self.enclose(state, id, &rect);
             if operand.access == Intent::Read {
                 self.expect_input(state, number, id, &rect);
@@ -161,13 +181,14 @@ impl Cache {
             };
             found.push((id, rect, push));
         }
-        let outlook = |(id, rect, push): (AllocId, Rect, Option<Push>)| {
+        let outlook = |(i, (id, rect, push)): (usize, (AllocId, Rect, Option<Push>))| {
             Some(Outlook {
                 push: push?,
                 before: state.host_copy(id, &rect),
+                mapped: mapped == Some(i),
             })
         };
-        found.into_iter().map(outlook).collect()
+        found.into_iter().enumerate().map(outlook).collect()
     }
 
     /// Ends a call's access to its operands: queues the write-back of result bytes on pages that are not trapped, which

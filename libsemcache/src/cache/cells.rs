@@ -1,63 +1,127 @@
-//! Reduction results: cells of page-locked memory that a kernel writes a value to and the host reads it from, with no
-//! copy.
+//! Mapped host memory that a kernel writes a result to and the host reads it from, with no copy: cells for the values of
+//! reductions, buffers for small vectors and matrices.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::DeviceId;
 use crate::device::api::{Backend, Cell};
 
-/// The most cells that are used of each device, one bit each in a word.
+/// The most cells, and the most buffers, that are used of each device, one bit each in a word.
 const MOST: usize = 64;
 
-/// The cells of all devices.
-#[derive(Debug)]
-pub(crate) struct Cells(pub(super) Vec<OfDevice>);
-
-#[derive(Debug)]
-pub(super) struct OfDevice {
-    /// Empty until the device has cells.
-    pub(super) all: OnceLock<Vec<Cell>>,
-    /// One bit for each cell that is free.
-    pub(super) free: AtomicU64,
+/// What a piece of mapped memory is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// The value of a reduction.
+    Cell,
+    /// A vector or a matrix.
+    Buffer,
 }
 
-/// A cell that one call uses. A cell that is not given back, because its device is lost and may write to it at any
-/// time, is never used again.
+/// The cells and buffers of all devices.
 #[derive(Debug)]
-#[must_use = "a cell that is dropped is never used again"]
+pub(crate) struct Cells(Vec<[Pieces; 2]>);
+
+/// Those of one device and kind.
+#[derive(Debug)]
+struct Pieces {
+    /// Empty until the device has some.
+    all: OnceLock<Vec<Cell>>,
+    /// One bit for each that is free.
+    free: AtomicU64,
+}
+
+/// A cell or a buffer that one call uses. If it is not given back, because its device is lost and may write to it at any
+/// time, or because a handler of the program left the call by a jump, it is never used again.
+#[derive(Debug)]
+#[must_use = "what is dropped is never used again"]
 pub struct Taken {
-    pub(super) device: DeviceId,
-    pub(super) index: usize,
+    device: DeviceId,
+    kind: Kind,
+    index: usize,
     pub(super) cell: Cell,
 }
 
 impl Taken {
-    /// The cell's device address, for kernels.
+    /// The device address, for kernels.
     #[must_use]
     pub fn addr(&self) -> u64 {
         self.cell.device
+    }
+
+    /// The device whose kernels write it.
+    #[must_use]
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    /// The address for the host.
+    #[must_use]
+    pub fn host(&self) -> usize {
+        self.cell.host
     }
 }
 
 impl Cells {
     pub(super) fn new(backend: &dyn Backend) -> Self {
-        let none = |_| OfDevice {
+        let none = || Pieces {
             all: OnceLock::new(),
             free: AtomicU64::new(u64::MAX),
         };
-        Self(backend.devices().iter().map(none).collect())
+        let devices = backend.devices().iter();
+        Self(devices.map(|_| [none(), none()]).collect())
+    }
+
+    /// Takes one of a device that is free; `None` if there is none.
+    pub(super) fn take(
+        &self,
+        backend: &dyn Backend,
+        device: DeviceId,
+        kind: Kind,
+    ) -> Option<Taken> {
+        let own = &self.0.get(device.index())?[kind as usize];
+        let all = own.all(backend, device, kind)?;
+        let take = |free: u64| Some(free & free.wrapping_sub(1)).filter(|_| free != 0);
+        loop {
+            let before = own
+                .free
+                .fetch_update(Ordering::Acquire, Ordering::Relaxed, take)
+                .ok()?;
+            let index = before.trailing_zeros() as usize;
+            // A bit beyond the last one is cleared here once and stands for none.
+            if let Some(&cell) = all.get(index) {
+                return Some(Taken {
+                    device,
+                    kind,
+                    index,
+                    cell,
+                });
+            }
+        }
+    }
+
+    /// Gives one back that no kernel in flight writes.
+    pub(super) fn give(&self, taken: &Taken) {
+        if let Some(own) = self.0.get(taken.device.index()) {
+            let free = &own[taken.kind as usize].free;
+            free.fetch_or(1 << taken.index, Ordering::Release);
+        }
     }
 }
 
-impl OfDevice {
-    pub(super) fn all(&self, backend: &dyn Backend, device: DeviceId) -> Option<&[Cell]> {
+impl Pieces {
+    fn all(&self, backend: &dyn Backend, device: DeviceId, kind: Kind) -> Option<&[Cell]> {
         if let Some(all) = self.all.get() {
             return Some(all);
         }
-        let found: Vec<Cell> = (0..MOST).map_while(|i| backend.cell(device, i)).collect();
+        let of = |i| match kind {
+            Kind::Cell => backend.cell(device, i),
+            Kind::Buffer => backend.buffer(device, i),
+        };
+        let found: Vec<Cell> = (0..MOST).map_while(of).collect();
         if found.is_empty() {
-            // The device has no cells yet: it may still be coming up.
+            // The device has none yet: it may still be coming up.
             return None;
         }
         Some(self.all.get_or_init(|| found))

@@ -142,7 +142,7 @@ impl Cache {
     /// Launches a kernel whose operands lie where an earlier call placed them, and queues the write-back of the bytes
     /// that it writes on pages shared with other data. `None`: an operand has moved or changed, or the call needs the
     /// full path; nothing was launched. If such a write-back is refused after the launch, the only copy of the bytes is
-    /// gone.
+    /// gone. `result` is what the kernel leaves in mapped memory, if it does.
     ///
     /// # Errors
     /// Refused or lost; nothing was launched.
@@ -154,6 +154,7 @@ impl Cache {
         &self,
         resident: &mut Resident,
         kernel: &Kernel,
+        result: Option<(AllocId, Rect)>,
     ) -> Result<Option<Launched>, CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -176,6 +177,11 @@ impl Cache {
             if self.inspect_locked(state, placement.id, placement.view.span())? {
                 return Ok(None);
             }
+        }
+        if let Some((id, rect)) = result
+            && !state.uses.is_for_cpu(id, &rect, true)
+        {
+            return Ok(None);
         }
         let mut deps = Deps::default();
         for placement in &resident.operands {

@@ -2,6 +2,7 @@
 //! their blocks so far says that it pays.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::ahead::ReadAhead;
 use super::{Cache, State, TRANSIENT_BASE};
@@ -63,6 +64,24 @@ impl Cache {
         let push = state.uses.push(id, rect);
         state.note_device(call, id, self.panels(rect), true);
         if open { Push::Streamed } else { push }
+    }
+
+    /// Before a call, known by its number, that could leave a result in mapped memory: whether it does.
+    pub(super) fn expect_mapped(
+        &self,
+        state: &mut State,
+        call: u64,
+        id: AllocId,
+        rect: &Rect,
+    ) -> bool {
+        if id.0 >= TRANSIENT_BASE {
+            return true;
+        }
+        let mapped = state.uses.is_for_cpu(id, rect, false);
+        if mapped {
+            state.note_device(call, id, self.panels(rect), true);
+        }
+        mapped
     }
 
     /// Queues the write-back of a piece of an output behind the kernel that writes it; the piece's panels stay
@@ -202,7 +221,9 @@ impl State {
     /// Notes that a device is about to use `panels` panels of a block.
     fn note_device(&mut self, call: u64, id: AllocId, panels: usize, output: bool) {
         if let Some(e) = self.entries.get(&id) {
-            self.uses.on_devices(call, id, e.block.len, panels, output);
+            let block = (id, e.block.len);
+            self.uses
+                .on_devices(call, block, panels, output, Instant::now());
         }
     }
 

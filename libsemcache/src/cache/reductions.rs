@@ -1,41 +1,26 @@
-//! Values of reductions: a cell is taken before the kernel that writes it, and read after it.
+//! Results in mapped host memory: a cell or a buffer is taken before the kernel that writes it, and read after it.
 #![expect(unsafe_code, reason = "reads what a device wrote")]
 
-use std::sync::atomic::Ordering;
-
 use super::Cache;
-use super::cells::Taken;
+use super::cells::{Kind, Taken};
 use crate::base::DeviceId;
 use crate::device::api::{CELL_BYTES, DeviceError, Ticket};
 
 impl Cache {
     /// Takes a free cell of a device; `None` if there is none.
     pub fn take_cell(&self, device: DeviceId) -> Option<Taken> {
-        let own = self.cells.0.get(device.index())?;
-        let all = own.all(self.backend, device)?;
-        let take = |free: u64| Some(free & free.wrapping_sub(1)).filter(|_| free != 0);
-        loop {
-            let before = own
-                .free
-                .fetch_update(Ordering::Acquire, Ordering::Relaxed, take)
-                .ok()?;
-            let index = before.trailing_zeros() as usize;
-            // A bit beyond the last cell is cleared here once and stands for no cell.
-            if let Some(&cell) = all.get(index) {
-                return Some(Taken {
-                    device,
-                    index,
-                    cell,
-                });
-            }
-        }
+        self.cells.take(self.backend, device, Kind::Cell)
     }
 
-    /// Gives a cell back that no kernel in flight writes.
+    /// Takes a free buffer of a device; `None` if there is none.
+    pub fn take_buffer(&self, device: DeviceId) -> Option<Taken> {
+        self.cells.take(self.backend, device, Kind::Buffer)
+    }
+
+    /// Gives a cell or a buffer back that no kernel in flight writes.
+    #[expect(clippy::needless_pass_by_value, reason = "nobody uses it any more")]
     pub fn give_cell(&self, taken: Taken) {
-        if let Some(own) = self.cells.0.get(taken.device.index()) {
-            own.free.fetch_or(1 << taken.index, Ordering::Release);
-        }
+        self.cells.give(&taken);
     }
 
     /// Waits for the kernel that writes a cell, reads the value, and gives the cell back.

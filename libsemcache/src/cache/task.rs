@@ -65,7 +65,22 @@ impl Use {
     /// Address and step of the operand in a replica that covers its view.
     pub(super) fn located(&self, s: &Store) -> Operand {
         let region = s.region(&self.view);
-        let step = if self.view.bytes() <= self.size {
+        Operand {
+            addr: region.addr,
+            step: self.step_at(region.pitch),
+        }
+    }
+
+    /// Bytes of memory that hold the operand without the gaps between its runs, and the distance between runs there.
+    #[must_use]
+    pub fn packed(&self) -> (usize, usize) {
+        Store::layout(&self.view)
+    }
+
+    /// The step of the operand where its runs are `pitch` bytes apart.
+    #[must_use]
+    pub fn step_at(&self, pitch: usize) -> isize {
+        if self.view.bytes() <= self.size {
             // A single element has no next one; the distance that the caller gave may be more than a device takes.
             1
         } else if self.view.count == 1 {
@@ -73,12 +88,8 @@ impl Use {
             // elements side by side. For a single column, no kernel uses the distance to the next.
             self.step
         } else {
-            let elements = isize::try_from(region.pitch / self.size).unwrap_or(isize::MAX);
+            let elements = isize::try_from(pitch / self.size).unwrap_or(isize::MAX);
             elements * self.step.signum()
-        };
-        Operand {
-            addr: region.addr,
-            step,
         }
     }
 }

@@ -72,18 +72,24 @@ pub struct Caps {
     pub links: Vec<Link>,
 }
 
-/// A piece of host memory to which kernels of one device write the value of a reduction (dot, nrm2, asum). The host
-/// reads the value once the kernel is done; no copy is needed.
+/// A piece of mapped host memory: page-locked, and at an address of its own for kernels of one device, which write a result to it:
+/// the value of a reduction (dot, nrm2, asum) to a cell, a small vector or matrix to a buffer. The host reads the result once the
+/// kernel is done; no copy is queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// The cell's address for kernels, 16-byte aligned.
+    /// Its address for kernels, 16-byte aligned.
     pub device: u64,
-    /// The cell's address for the host.
+    /// Its address for the host.
     pub host: usize,
 }
 
 /// Bytes of a [`Cell`]: the largest value of a reduction.
 pub const CELL_BYTES: usize = 16;
+
+/// Bytes of a buffer, from [`Backend::buffer`]. On an H100 a kernel that writes its result to mapped memory saves 8 us of
+/// a dgemv of order 1024 to 4096, and 5 us of a dgemm of order 192, against a copy behind the kernel; nothing from half a
+/// megabyte on (bench/results/h100-strategies.md).
+pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// A machine with accelerators. Object safe; all methods may be called from any thread.
 pub trait Backend: Send + Sync + core::fmt::Debug {
@@ -120,6 +126,12 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
 
     /// The `index`-th cell of a device; `None` for an index past its last cell.
     fn cell(&self, device: DeviceId, index: usize) -> Option<Cell> {
+        let _ = (device, index);
+        None
+    }
+
+    /// The `index`-th buffer of a device, of [`BUFFER_BYTES`] bytes; `None` for an index past its last one.
+    fn buffer(&self, device: DeviceId, index: usize) -> Option<Cell> {
         let _ = (device, index);
         None
     }

@@ -20,7 +20,7 @@ pub struct BlockUse {
     /// it.
     user: u64,
     alone: u32,
-    /// The CPU wrote the block before the last call that used it.
+    /// The CPU wrote the block before the last call that used it, of those of which that is known.
     rewritten: bool,
 }
 
@@ -35,8 +35,7 @@ pub struct Expected {
     pub read_back: f64,
     /// How likely the CPU accesses any part of the next result before a device writes another result.
     pub looked: f64,
-    /// Uploads of the block have not paid yet, or were lost ([`Ledger::is_settled`]).
-    pub owes: bool,
+    rewritten: bool,
     prediction_error: PredictionError,
 }
 
@@ -47,14 +46,14 @@ impl Expected {
         alone: 0,
         read_back: 1.0,
         looked: 1.0,
-        owes: false,
+        rewritten: true,
         prediction_error: PredictionError::NONE,
     };
 
     /// The seconds that a use of `panels` panels by a device is expected to take beyond the prediction.
     #[must_use]
     pub fn beyond_s(&self, panels: usize, output: bool, now: Instant) -> f64 {
-        let rewritten = self.seen == 0;
+        let rewritten = self.rewritten;
         let kind = Kind { output, rewritten };
         self.prediction_error.expected_s(panels, kind, now)
     }
@@ -93,7 +92,7 @@ impl BlockUse {
             alone: self.alone,
             read_back: self.results.read_back(),
             looked: self.results.looked(),
-            owes: !self.uploads.is_settled(),
+            rewritten: self.inputs.is_rewritten().unwrap_or(self.rewritten),
             prediction_error: self.prediction_error,
         }
     }
@@ -119,11 +118,19 @@ impl BlockUse {
 
     /// A call of this number, the last one that was noted, uses `panels` panels of the block on devices. Returns whether an error was
     /// learned.
-    pub(super) fn on_devices(&mut self, call: u64, panels: usize, output: bool) -> bool {
+    pub(super) fn on_devices(
+        &mut self,
+        call: u64,
+        panels: usize,
+        output: bool,
+        now: Instant,
+    ) -> bool {
+        if !output {
+            self.results.read_by_device();
+        }
         let rewritten = self.rewritten;
         let kind = Kind { output, rewritten };
-        self.prediction_error
-            .used(call, panels, kind, Instant::now())
+        self.prediction_error.used(call, panels, kind, now)
     }
 
     /// The uploads of the block that later calls are to amortise.
@@ -134,6 +141,16 @@ impl BlockUse {
     /// Whether the next result completes a regular round, so that the CPU is expected to access it.
     pub(super) fn next_is_due(&self) -> bool {
         self.results.next_is_due()
+    }
+
+    /// Whether a device that leaves a result in `rect` may leave it in host memory alone: [`Results::is_for_cpu`].
+    pub(super) fn is_for_cpu(&self, rect: &Rect) -> bool {
+        self.results.is_for_cpu(rect)
+    }
+
+    /// A replayed call reads the block on a device.
+    pub(super) fn read_by_device(&mut self) {
+        self.results.read_by_device();
     }
 
     /// A device leaves another result of the same span as the latest, in a call that did not announce it.
@@ -149,18 +166,20 @@ impl BlockUse {
         self.results.push(rect, streams)
     }
 
-    /// A call uses the block, as an input or an output; `call` is its key. Returns what is expected of this call.
-    pub(super) fn used_by(&mut self, call: u64) -> Expected {
+    /// A call with this key is about to use the block.
+    pub(super) fn used_by(&mut self, call: u64) {
         self.alone = if self.user == call {
             self.alone.saturating_add(1)
         } else {
             0
         };
         self.user = call;
-        let expected = self.expected();
+    }
+
+    /// The call uses the block, as an input or an output.
+    pub(super) fn used(&mut self) {
+        self.rewritten = self.inputs.is_rewritten().unwrap_or(self.rewritten);
         self.inputs.used();
-        self.rewritten = expected.seen == 0;
-        expected
     }
 
     /// The CPU touched `bytes` of the block's `len` bytes; `write`: it wrote them.
@@ -226,7 +245,7 @@ mod tests {
     fn what_a_call_on_the_host_does_is_not_the_programs_doing() {
         let mut h = BlockUse::default();
         for _ in 0..3 {
-            h.used_by(1);
+            h.used();
             h.push(&rect(BIG), true);
         }
         h.touched(BIG / 16, false, BIG);
@@ -242,7 +261,7 @@ mod tests {
         assert_eq!(h.expected().seen, 0);
         assert!(h.expected().read_back > 0.2);
         // The program may write inputs of calls on the host BLAS, and these writes count.
-        h.used_by(1);
+        h.used();
         h.sent_to_host(false);
         assert_eq!(h.expected().seen, 1);
         h.push(&rect(BIG), true);
@@ -255,10 +274,35 @@ mod tests {
     fn a_block_of_several_calls_is_not_one_calls_alone() {
         let mut h = BlockUse::default();
         for alone in 0..4 {
-            assert_eq!(h.used_by(7).alone, alone);
+            h.used_by(7);
+            assert_eq!(h.expected().alone, alone);
         }
         h.used_by(8);
         h.used_by(7);
         assert_eq!(h.expected().alone, 0);
+    }
+
+    /// A program that writes a part of a block between the calls that leave results in it: its error stays known while calls run on the
+    /// host, where the CPU's writes are not seen.
+    #[test]
+    fn what_a_rewritten_block_costs_is_known_while_the_host_computes() {
+        let (now, mut on_devices) = (Instant::now(), Vec::new());
+        let mut h = BlockUse::default();
+        for call in 0..40 {
+            h.used_by(1);
+            let goes = h.expected().beyond_s(1, true, now) < 1e-3;
+            h.used();
+            on_devices.push(goes);
+            if goes {
+                h.on_devices(call, 1, true, now);
+                h.push(&rect(BIG), true);
+                h.touched(BIG / 32, true, BIG);
+                h.prediction_error().fault(5e-3);
+            } else {
+                h.sent_to_host(true);
+            }
+        }
+        let count = on_devices.iter().filter(|goes| **goes).count();
+        assert_eq!(count, 4, "{on_devices:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The use of all blocks, under the cache's lock.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use super::alike::Alike;
 use super::block_use::{BlockUse, Expected};
@@ -79,7 +80,10 @@ impl BlockUses {
     /// Notes that a call, known by its key, uses a block, and returns what the block's use before it lets expect.
     pub fn note(&mut self, id: AllocId, len: usize, call: u64) -> Expected {
         let without = self.without;
-        let mut expected = self.entry(id, len).used_by(call);
+        let h = self.entry(id, len);
+        h.used_by(call);
+        let mut expected = h.expected();
+        h.used();
         if !without.uses(Heuristic::ReadBack) {
             (expected.read_back, expected.looked) = (0.0, 0.0);
         }
@@ -90,21 +94,45 @@ impl BlockUses {
     pub fn note_replay(&mut self, id: AllocId, written: bool) {
         let h = self.uses.entry(id).or_default();
         h.used_by(REPLAYED);
+        h.used();
         h.prediction_error().unknown();
         if written {
             h.same_result();
+        } else {
+            h.read_by_device();
         }
     }
 
-    /// The number of earlier calls on which the decision may count to amortise an upload: [`Ledger::count_for`].
+    /// Whether a device may leave a result in `rect` of a block in host memory alone. If so, it does: that is noted as in
+    /// [`BlockUses::push`]; `replayed`: so is the use by a replayed call.
+    pub fn is_for_cpu(&mut self, id: AllocId, rect: &Rect, replayed: bool) -> bool {
+        if !self.without.uses(Heuristic::Mapped) || !self.without.uses(Heuristic::Streamed) {
+            return false;
+        }
+        let Some(h) = self.uses.get_mut(&id).filter(|h| h.is_for_cpu(rect)) else {
+            return false;
+        };
+        if replayed {
+            h.used_by(REPLAYED);
+            h.used();
+            h.prediction_error().unknown();
+        }
+        h.push(rect, true);
+        true
+    }
+
+    /// The number of earlier calls on which the decision may count to amortise an upload ([`Ledger::count_for`]), and whether the use of
+    /// bytes that are on a device already is to be noted.
     ///
     /// [`Ledger::count_for`]: super::amortisation::Ledger::count_for
-    pub fn count_for(&mut self, id: AllocId, seen: u32, gone: Option<Interval>) -> u32 {
+    pub fn count_for(&mut self, id: AllocId, seen: u32, gone: Option<Interval>) -> (u32, bool) {
         if !self.without.uses(Heuristic::Amortisation) {
-            return 0;
+            return (0, false);
         }
-        let h = self.uses.get_mut(&id);
-        h.map_or(seen, |h| h.uploads().count_for(seen, gone))
+        self.uses.get_mut(&id).map_or((seen, false), |h| {
+            let count = h.uploads().count_for(seen, gone);
+            (count, !h.uploads().is_settled())
+        })
     }
 
     /// A device leaves a result in a block. Returns whether it is to be written back ahead of the CPU's access.
@@ -128,12 +156,19 @@ impl BlockUses {
     }
 
     /// Notes that a call of this number is about to use `panels` panels of a block of `len` bytes on devices.
-    pub fn on_devices(&mut self, call: u64, id: AllocId, len: usize, panels: usize, output: bool) {
+    pub fn on_devices(
+        &mut self,
+        call: u64,
+        (id, len): (AllocId, usize),
+        panels: usize,
+        output: bool,
+        now: Instant,
+    ) {
         let Some(h) = self.uses.get_mut(&id) else {
             return;
         };
         let learns = self.without.uses(Heuristic::PredictionError);
-        let learned = learns && h.on_devices(call, panels, output);
+        let learned = h.on_devices(call, panels, output, now) && learns;
         if !learned && !output {
             return;
         }

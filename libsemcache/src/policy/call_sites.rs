@@ -6,10 +6,12 @@
 //! the time that these calls take together. All else is under the lock of one site, which is taken only with signals blocked, and
 //! never by the fault service nor by the child of a fork. Correctness does not depend on this table.
 
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use super::ab_probe::AbProbe;
+use crate::base::heuristics::{Heuristic, Without};
 
 /// Sets and ways of the table. With a single way, two calls that a program makes in turn and whose keys name the same set would
 /// replace each other at every call.
@@ -46,11 +48,9 @@ impl<R> Default for Site<R> {
     }
 }
 
-/// A place of the table.
+/// A place of the table, without the key.
 #[derive(Debug)]
-pub struct Way<R> {
-    /// The key of its call; zero if it is free.
-    key: AtomicU64,
+struct Way<R> {
     /// How many times the call still runs on the host without a decision.
     left: AtomicU64,
     /// Whether the call was made again since the place was last considered for another one.
@@ -64,7 +64,6 @@ pub struct Way<R> {
 impl<R> Default for Way<R> {
     fn default() -> Self {
         Way {
-            key: AtomicU64::new(0),
             left: AtomicU64::new(0),
             again: AtomicBool::new(false),
             replays: AtomicBool::new(false),
@@ -75,30 +74,20 @@ impl<R> Default for Way<R> {
 }
 
 impl<R> Way<R> {
-    /// The site of the call of this key; `None` if another thread has its lock, or the place is another call's by now.
-    pub fn try_site(&self, key: u64) -> Option<MutexGuard<'_, Site<R>>> {
-        let site = match self.site.try_lock() {
-            Ok(site) => site,
-            Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        (self.key.load(Relaxed) == key).then_some(site)
-    }
-
-    /// Whether a replay of the call writes host memory.
-    #[must_use]
-    pub fn writes_back(&self) -> bool {
-        self.writes_back.load(Relaxed)
-    }
-
-    /// Notes whether a replay of the call writes host memory.
-    pub fn set_writes_back(&self, writes: bool) {
-        self.writes_back.store(writes, Relaxed);
+    fn try_lock(&self) -> Option<MutexGuard<'_, Site<R>>> {
+        match self.site.try_lock() {
+            Ok(site) => Some(site),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
+/// The places of the calls whose keys name this set. The keys lie together, apart from the rest: most calls are looked up in vain.
 #[derive(Debug)]
 struct Set<R> {
+    /// The key of each place's call; zero if it is free.
+    keys: [AtomicU64; WAYS],
     ways: [Way<R>; WAYS],
     /// Modulo the number of ways, the place that is considered next for a new call.
     hand: AtomicUsize,
@@ -107,40 +96,120 @@ struct Set<R> {
 impl<R> Default for Set<R> {
     fn default() -> Self {
         Set {
+            keys: [const { AtomicU64::new(0) }; WAYS],
             ways: core::array::from_fn(|_| Way::default()),
             hand: AtomicUsize::new(0),
         }
     }
 }
 
+/// The place of one call.
+#[derive(Debug)]
+pub struct Place<'a, R> {
+    key: u64,
+    of: &'a AtomicU64,
+    way: &'a Way<R>,
+}
+
+impl<R> Place<'_, R> {
+    /// What is known of the call; `None` if another thread uses it now, or the place is another call's by now.
+    #[must_use]
+    pub fn site(&self) -> Option<Held<'_, R>> {
+        let site = self.way.try_lock()?;
+        let way = self.way;
+        (self.of.load(Relaxed) == self.key).then_some(Held { way, site })
+    }
+
+    /// Whether a replay of the call writes host memory.
+    #[must_use]
+    pub fn writes_back(&self) -> bool {
+        self.way.writes_back.load(Relaxed)
+    }
+
+    /// Notes whether a replay of the call writes host memory. The caller holds the call's site.
+    pub fn set_writes_back(&self, writes: bool) {
+        self.way.writes_back.store(writes, Relaxed);
+    }
+
+    /// How many times the call still runs on the host without a decision.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.way.left.load(Relaxed)
+    }
+}
+
+/// What is known of a call, and the lock of it.
+#[derive(Debug)]
+pub struct Held<'a, R> {
+    way: &'a Way<R>,
+    site: MutexGuard<'a, Site<R>>,
+}
+
+impl<R> Deref for Held<'_, R> {
+    type Target = Site<R>;
+
+    fn deref(&self) -> &Site<R> {
+        &self.site
+    }
+}
+
+impl<R> DerefMut for Held<'_, R> {
+    fn deref_mut(&mut self) -> &mut Site<R> {
+        &mut self.site
+    }
+}
+
+impl<R> Held<'_, R> {
+    /// From now on, the call is replayed by `replay`; `writes_back`: that writes host memory.
+    pub fn set_replay(&mut self, replay: Option<R>, writes_back: bool) {
+        self.way.writes_back.store(writes_back, Relaxed);
+        self.way.replays.store(replay.is_some(), Relaxed);
+        self.site.replay = replay.map(Box::new);
+    }
+
+    /// Notes that a group of `calls` calls runs on the host, where it takes `host_s` seconds, and returns how many times it does so
+    /// again without a decision.
+    pub fn stay_on_host(&mut self, calls: usize, host_s: f64) -> u64 {
+        let decision_s = DECISION_S + LOOK_S * calls.saturating_sub(1) as f64;
+        let times = (decision_s / (SHARE * host_s)).clamp(0.0, MOST as f64) as u64;
+        self.way.left.store(times, Relaxed);
+        times
+    }
+}
+
 impl<R> Set<R> {
-    fn find(&self, key: u64) -> Option<&Way<R>> {
-        self.ways.iter().find(|way| way.key.load(Relaxed) == key)
+    fn at(&self, i: usize, key: u64) -> Place<'_, R> {
+        let (of, way) = (&self.keys[i], &self.ways[i]);
+        Place { key, of, way }
+    }
+
+    fn find(&self, key: u64) -> Option<Place<'_, R>> {
+        let i = self.keys.iter().position(|of| of.load(Relaxed) == key)?;
+        Some(self.at(i, key))
     }
 
     /// The place of the call of this key, a new one if it has none. Calls that were made again are passed over once (the clock
     /// algorithm), so a flood of calls that are made once replaces none of those that repeat.
-    fn place(&self, key: u64) -> Option<&Way<R>> {
-        if let Some(way) = self.find(key) {
-            return Some(way);
+    fn place(&self, key: u64) -> Option<Place<'_, R>> {
+        if let Some(place) = self.find(key) {
+            return Some(place);
         }
         for _ in 0..2 * WAYS {
-            let way = &self.ways[self.hand.fetch_add(1, Relaxed) % WAYS];
-            if way.key.load(Relaxed) != 0 && way.again.swap(false, Relaxed) {
+            let i = self.hand.fetch_add(1, Relaxed) % WAYS;
+            let (of, way) = (&self.keys[i], &self.ways[i]);
+            if of.load(Relaxed) != 0 && way.again.swap(false, Relaxed) {
                 continue;
             }
-            let mut site = match way.site.try_lock() {
-                Ok(site) => site,
-                Err(TryLockError::Poisoned(e)) => e.into_inner(),
-                Err(TryLockError::WouldBlock) => continue,
+            let Some(mut site) = way.try_lock() else {
+                continue;
             };
-            way.key.store(0, Relaxed);
+            of.store(0, Relaxed);
             *site = Site::default();
             way.left.store(0, Relaxed);
             way.replays.store(false, Relaxed);
             way.writes_back.store(false, Relaxed);
-            way.key.store(key, Relaxed);
-            return Some(way);
+            of.store(key, Relaxed);
+            return Some(self.at(i, key));
         }
         None
     }
@@ -148,56 +217,65 @@ impl<R> Set<R> {
 
 /// The table of call sites.
 #[derive(Debug)]
-pub struct CallSites<R>(OnceLock<Box<[Set<R>]>>);
-
-impl<R> Default for CallSites<R> {
-    fn default() -> Self {
-        CallSites(OnceLock::new())
-    }
+pub struct CallSites<R> {
+    sets: OnceLock<Box<[Set<R>]>>,
+    without: Without,
 }
 
 impl<R> CallSites<R> {
-    fn known(&self, key: u64) -> Option<&Way<R>> {
-        let way = self.0.get()?[set(key)].find(key)?;
-        way.again.store(true, Relaxed);
-        Some(way)
+    /// An empty table; `without` says which heuristics are left out.
+    #[must_use]
+    pub fn new(without: Without) -> CallSites<R> {
+        CallSites {
+            sets: OnceLock::new(),
+            without,
+        }
     }
 
-    fn place(&self, key: u64) -> Option<&Way<R>> {
+    /// The place of a call that is known. Takes no lock.
+    #[must_use]
+    pub fn known(&self, key: u64) -> Option<Place<'_, R>> {
+        let place = self.sets.get()?[set(key)].find(key)?;
+        if !place.way.again.load(Relaxed) {
+            place.way.again.store(true, Relaxed);
+        }
+        Some(place)
+    }
+
+    fn place(&self, key: u64) -> Option<Place<'_, R>> {
         let sets = self
-            .0
+            .sets
             .get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
         sets[set(key)].place(key)
     }
 
+    /// Whether calls are replayed at all.
+    #[must_use]
+    pub fn uses_replays(&self) -> bool {
+        self.without.uses(Heuristic::Replay)
+    }
+
     /// The place of a call that can be replayed. Takes no lock.
     #[must_use]
-    pub fn replays(&self, key: u64) -> Option<&Way<R>> {
-        self.known(key).filter(|way| way.replays.load(Relaxed))
+    pub fn replays(&self, key: u64) -> Option<Place<'_, R>> {
+        self.known(key)
+            .filter(|place| place.way.replays.load(Relaxed))
     }
 
-    /// What is known of the call of this key, made if nothing is; `None` if there is no room for it, as other threads use all places
-    /// that it could have. Signals are blocked.
-    pub fn site(&self, key: u64) -> Option<MutexGuard<'_, Site<R>>> {
-        let way = self.place(key)?;
-        let site = way.site.lock().unwrap_or_else(PoisonError::into_inner);
-        (way.key.load(Relaxed) == key).then_some(site)
-    }
-
-    /// From now on, the call is replayed by `replay`; `writes_back`: that writes host memory. Not if another thread has the site.
-    pub fn set_replay(&self, key: u64, replay: Option<R>, writes_back: bool) {
-        if let Some(way) = self.place(key)
-            && let Some(mut site) = way.try_site(key)
-        {
-            way.writes_back.store(writes_back, Relaxed);
-            way.replays.store(replay.is_some(), Relaxed);
-            site.replay = replay.map(Box::new);
-        }
+    /// Calls `with` with what is known of the call of this key, which is made if nothing is, under its lock. Signals are blocked. Not if
+    /// other threads use all places that it could have: no thread waits here.
+    pub fn with<T>(&self, key: u64, with: impl FnOnce(&mut Held<'_, R>) -> T) -> Option<T> {
+        let place = self.place(key)?;
+        let mut held = place.site()?;
+        Some(with(&mut held))
     }
 
     /// Whether the call runs on the host once more without a decision; if so, counts it. Takes no lock.
     pub fn stays_on_host(&self, key: u64) -> bool {
-        let Some(way) = self.known(key) else {
+        if !self.without.uses(Heuristic::HostDecisions) {
+            return false;
+        }
+        let Some(Place { way, .. }) = self.known(key) else {
             return false;
         };
         let left = way.left.load(Relaxed);
@@ -206,23 +284,6 @@ impl<R> CallSites<R> {
             let _ = way.left.compare_exchange(left, left - 1, Relaxed, Relaxed);
             true
         }
-    }
-
-    /// Notes that a group of `calls` calls runs on the host, where it takes `host_s` seconds, and returns how many times it does so
-    /// again without a decision.
-    pub fn stay_on_host(&self, key: u64, calls: usize, host_s: f64) -> u64 {
-        let decision_s = DECISION_S + LOOK_S * calls.saturating_sub(1) as f64;
-        let times = (decision_s / (SHARE * host_s)).clamp(0.0, MOST as f64) as u64;
-        let Some(way) = self.place(key) else {
-            return 0;
-        };
-        way.left.store(times, Relaxed);
-        times
-    }
-
-    /// How many times the call still runs on the host without a decision; `None` if it has no place any more.
-    pub fn left(&self, key: u64) -> Option<u64> {
-        Some(self.known(key)?.left.load(Relaxed))
     }
 }
 
@@ -237,6 +298,10 @@ mod tests {
 
     type Sites = CallSites<u32>;
 
+    fn sites() -> Sites {
+        Sites::new(Without::default())
+    }
+
     /// The key with this number of those that name the first set.
     fn key(n: u64) -> u64 {
         (n * SETS as u64) << 1 | 1
@@ -244,64 +309,64 @@ mod tests {
 
     #[test]
     fn a_call_is_asked_again_in_the_end() {
-        let sites = Sites::default();
+        let sites = sites();
+        let stay = |host_s| sites.with(key(1), |site| site.stay_on_host(1, host_s));
         assert!(!sites.stays_on_host(key(1)));
         // At 20 us for each call, 25 calls go to the host without a decision.
-        sites.stay_on_host(key(1), 1, 20e-6);
+        assert_eq!(stay(20e-6), Some(25));
         let stayed = (0..1000).take_while(|_| sites.stays_on_host(key(1)));
         assert_eq!(stayed.count(), 25);
         assert!(!sites.stays_on_host(key(2)));
         // A call of a millisecond gets a decision every time.
-        sites.stay_on_host(key(1), 1, 1e-3);
+        stay(1e-3);
         assert!(!sites.stays_on_host(key(1)));
-        sites.stay_on_host(key(1), 1, 0.0);
+        stay(0.0);
         assert!(sites.stays_on_host(key(1)));
     }
 
     #[test]
     fn calls_that_meet_in_a_set_are_all_replayed() {
-        let sites = Sites::default();
+        let sites = sites();
         let keys: Vec<u64> = (1..=WAYS as u64).map(key).collect();
         for (&key, replay) in keys.iter().zip(0..) {
-            sites.set_replay(key, Some(replay), replay == 1);
+            sites.with(key, |site| site.set_replay(Some(replay), replay == 1));
         }
         for (&key, replay) in keys.iter().zip(0..) {
-            let way = sites.replays(key).expect("it has a place");
-            assert_eq!(way.writes_back(), replay == 1);
-            assert!(
-                way.try_site(key)
-                    .is_some_and(|s| s.replay.as_deref() == Some(&replay))
-            );
-            assert!(way.try_site(key + 2).is_none());
+            let place = sites.replays(key).expect("it has a place");
+            assert_eq!(place.writes_back(), replay == 1);
+            let site = place.site();
+            assert!(site.is_some_and(|s| s.replay.as_deref() == Some(&replay)));
         }
-        sites.set_replay(keys[0], None, false);
+        sites.with(keys[0], |site| site.set_replay(None, false));
         assert!(sites.replays(keys[0]).is_none());
     }
 
     #[test]
     fn a_flood_of_other_calls_replaces_none_that_repeats() {
-        let sites = Sites::default();
-        sites.set_replay(key(1), Some(7), false);
+        let sites = sites();
+        sites.with(key(1), |site| site.set_replay(Some(7), false));
         for n in 2..1000 {
             assert!(sites.replays(key(1)).is_some());
-            assert!(sites.site(key(n)).is_some_and(|site| !site.computed));
+            assert_eq!(sites.with(key(n), |site| site.computed), Some(false));
         }
         // Once it is made no more, its place is another's.
+        let place = sites.known(key(1)).expect("it has a place");
         for n in 1000..1010 {
-            assert!(sites.site(key(n)).is_some());
+            assert!(sites.with(key(n), |_| ()).is_some());
         }
-        assert!(sites.replays(key(1)).is_none());
-        assert!(sites.site(key(1)).is_some_and(|site| site.replay.is_none()));
+        assert!(place.site().is_none() && sites.replays(key(1)).is_none());
+        assert_eq!(sites.with(key(1), |site| site.replay.is_none()), Some(true));
     }
 
     #[test]
     fn a_place_in_use_is_not_taken() {
-        let sites = Sites::default();
-        let held: Vec<_> = (1..=WAYS as u64).map(|n| sites.site(key(n))).collect();
-        assert!(held.iter().all(Option::is_some));
-        assert!(sites.site(key(9)).is_none());
-        assert_eq!(sites.stay_on_host(key(9), 1, 1e-6), 0);
+        let sites = sites();
+        let keys: Vec<u64> = (1..=WAYS as u64).map(key).collect();
+        let places: Vec<_> = keys.iter().map(|&key| sites.place(key)).collect();
+        let held: Vec<_> = places.iter().flatten().map(Place::site).collect();
+        assert!(held.len() == WAYS && held.iter().all(Option::is_some));
+        assert!(sites.with(key(9), |_| ()).is_none());
         drop(held);
-        assert!(sites.site(key(9)).is_some());
+        assert!(sites.with(key(9), |_| ()).is_some());
     }
 }

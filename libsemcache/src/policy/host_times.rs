@@ -81,6 +81,12 @@ impl HostTimes {
         Some(seconds)
     }
 
+    /// The next `calls` calls of a known kind run on the host without a decision.
+    pub fn repeats(&mut self, calls: u64) {
+        let calls = u32::try_from(calls).unwrap_or(ALLOWANCE);
+        self.allowance = self.allowance.saturating_add(calls).min(ALLOWANCE);
+    }
+
     /// The longest that the host may be found to take, if no call of this kind was timed and it is predicted to take `predicted_s`:
     /// as predicted, if its time will not be taken.
     #[must_use]

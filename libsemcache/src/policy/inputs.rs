@@ -57,6 +57,11 @@ impl Inputs {
         self.uses
     }
 
+    /// Whether the CPU wrote the block since the last use; `None` if that is not known, since calls on the host BLAS write it.
+    pub(super) fn is_rewritten(&self) -> Option<bool> {
+        (!self.by_host_calls).then_some(self.uses == 0)
+    }
+
     /// Takes note of a sample of the block's bytes, taken while its pages are not protected. If an earlier sample of
     /// the same bytes differs, the CPU has written the block. That does not count if calls that were sent to the host
     /// BLAS write the block: those calls would write it on a device, were the block there.

@@ -34,6 +34,9 @@ const NARROW: usize = 64;
 const PATIENCE: u32 = 8;
 const PATIENCE_MAX: u32 = 1 << 16;
 
+/// Results in a row that no device has read, until the next one is left in host memory alone.
+const FOR_CPU: u32 = 3;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sent {
     /// The result stays on the device until the CPU touches it.
@@ -90,6 +93,9 @@ pub struct Results {
     /// forgotten.
     host_results: u32,
     patience: u32,
+    /// A device has read the block since the latest result; and the number of results in a row that none read.
+    reused: bool,
+    for_cpu: u32,
 }
 
 impl Results {
@@ -110,6 +116,8 @@ impl Results {
         at_host: false,
         host_results: 0,
         patience: PATIENCE,
+        reused: false,
+        for_cpu: 0,
     };
 
     /// The results of a new block that is expected to be used as `like`: what is expected there counts as one result, so the new
@@ -214,6 +222,11 @@ impl Results {
         (self.at_host, self.host_results) = (false, 0);
         self.writes = self.writes.saturating_add(1);
         self.span = span;
+        self.for_cpu = if std::mem::take(&mut self.reused) {
+            0
+        } else {
+            self.for_cpu.saturating_add(1)
+        };
         self.count = self.count.saturating_add(1);
         if self.count > 64 {
             // Older results count less.
@@ -247,6 +260,17 @@ impl Results {
             self.sent = Sent::WrittenBack;
             Push::Streamed
         }
+    }
+
+    /// A device reads the block.
+    pub(super) fn read_by_device(&mut self) {
+        self.reused = true;
+    }
+
+    /// Whether a device that leaves a result in `rect` may leave it in host memory alone: the call waits for it as the CPU is
+    /// expected to read it, and no device has read the last results.
+    pub(super) fn is_for_cpu(mut self, rect: &Rect) -> bool {
+        !self.reused && self.for_cpu >= FOR_CPU && self.push(rect, true) == Push::Awaited
     }
 
     /// The CPU touched `bytes` of the block.

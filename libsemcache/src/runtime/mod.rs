@@ -158,6 +158,9 @@ fn group(
     {
         return Err(why);
     }
+    if let Some(cache) = get().and_then(|r| r.cache) {
+        ran.landed.drain(..).for_each(|landed| landed.store(cache));
+    }
     for rest in std::mem::take(&mut ran.rests) {
         let begun = trace::now();
         ran.outcome = rest.compute(facts.host, &took(Policy::host_took));
@@ -220,9 +223,15 @@ fn repeat(call: &Call, key: u64) -> Option<Outcome> {
     }
     // Signals are blocked as in `decide`. Operands that stay on devices are not read here: the call touches no host
     // memory.
-    let _blocked = SignalsBlocked::new();
-    let _underway = Underway::begin()?;
-    known.again(cache)
+    let (outcome, landed) = {
+        let _blocked = SignalsBlocked::new();
+        let _underway = Underway::begin()?;
+        known.again(cache)?
+    };
+    if let Some(landed) = landed {
+        landed.store(cache);
+    }
+    Some(outcome)
 }
 
 /// The configuration, if the configuration and the state of the process allow the routine on devices.

@@ -13,7 +13,7 @@ pub mod streamed;
 pub mod timeline;
 pub mod window;
 
-pub use queue::{Memory, Out, operand, uses};
+pub use queue::{Memory, Out, operand, uses, with_mapped};
 pub use room::Tiles;
 pub use run::{Holds, Stopped, add_tasks, make_room, run};
 pub use streamed::StreamedWriteBack;

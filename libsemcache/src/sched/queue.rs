@@ -41,6 +41,8 @@ pub enum Out<'a> {
     At(&'a [Use]),
     /// In a cell of page-locked memory that the device writes, at this device address.
     Cell(u64),
+    /// The call is no reduction, and its one task leaves this part of it in mapped memory.
+    Mapped(usize, Operand),
 }
 
 /// How a task uses each operand, if it is the only task of its call.
@@ -158,8 +160,11 @@ impl<'a> Queue<'a> {
                 results.wait(self.cache, at);
             }
         }
-        let parts = task.parts.iter();
-        let mut uses: Vec<Use> = parts.map(|p| self.prepare(plan, task, p)).collect();
+        let mapped = |j: usize| matches!(self.out, Out::Mapped(part, _) if part == j);
+        let parts = task.parts.iter().enumerate();
+        let placed: Vec<_> = parts.filter(|(j, _)| !mapped(*j)).map(|(_, p)| p).collect();
+        let placed = placed.into_iter();
+        let mut uses: Vec<Use> = placed.map(|p| self.prepare(plan, task, p)).collect();
         if let Out::At(results) = self.out {
             uses.extend(results.get(at).cloned());
         }
@@ -173,6 +178,7 @@ impl<'a> Queue<'a> {
                 out,
                 ..kernel(task, at)
             },
+            Out::Mapped(part, result) => kernel(task, &with_mapped(at, part, result)),
             _ => kernel(task, at),
         };
         self.cache.queue(task.device, &uses, room, &make)
@@ -246,6 +252,13 @@ impl<'a> Queue<'a> {
             }
         }
     }
+}
+
+/// The places of all parts of a task of which one lies in mapped memory.
+#[must_use]
+pub fn with_mapped(at: &[Operand], part: usize, result: Operand) -> Vec<Operand> {
+    let (before, behind) = at.split_at(part.min(at.len()));
+    [before, &[result], behind].concat()
 }
 
 /// For each device and operand, the bytes that the plan has the device touch over the whole call.

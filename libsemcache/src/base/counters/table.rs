@@ -173,6 +173,8 @@ counters! {
         coarse,
         /// Calls replayed: the same call on operands that nobody touched since, so that nothing was decided or planned anew.
         replayed,
+        /// Results that their kernels left in mapped memory, from which the calling thread copied them.
+        mapped,
     }
     /// Calls that queue a few tasks ahead of each device, and deal the others again by the pace of the devices.
     window, WindowCounters, Window {

@@ -24,7 +24,7 @@ use super::stream::Stream;
 use crate::base::timed::Operation;
 use crate::base::{DeviceId, Hardware};
 use crate::device::api::{
-    Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
+    BUFFER_BYTES, Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use crate::device::host_memory::HostMemory;
 use crate::process::driver_scope::in_driver_scope;
@@ -34,6 +34,8 @@ use crate::process::waited::Waiting;
 pub(super) const LANES: usize = Lane::ALL.len();
 /// Result cells of a device.
 pub(super) const CELLS: usize = 64;
+/// Buffers of a device for small results.
+pub(super) const BUFFERS: usize = 4;
 /// A device that refuses a wait this number of times in a row counts as lost.
 const MOST_REFUSALS: u32 = 100;
 /// How long page-locking makes way for other threads.
@@ -75,8 +77,9 @@ unsafe impl Sync for Ctx {}
 #[derive(Debug)]
 pub(super) struct Up {
     pub(super) ctx: Ctx,
-    /// Page-locked result cells, at the same address on the device.
+    /// Page-locked result cells and buffers, at the same addresses on the device.
     pub(super) cells: usize,
+    pub(super) buffers: usize,
     pub(super) rules: Rules,
     pub(super) hardware: Hardware,
     /// The largest pitch of a strided copy.
@@ -311,6 +314,14 @@ impl Backend for CudaMachine {
     fn cell(&self, device: DeviceId, index: usize) -> Option<Cell> {
         let host = self.up(device.index())?.cells + index * CELL_BYTES;
         (index < CELLS).then_some(Cell {
+            device: host as u64,
+            host,
+        })
+    }
+
+    fn buffer(&self, device: DeviceId, index: usize) -> Option<Cell> {
+        let host = self.up(device.index())?.buffers + index * BUFFER_BYTES;
+        (index < BUFFERS).then_some(Cell {
             device: host as u64,
             host,
         })

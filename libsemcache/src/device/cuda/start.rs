@@ -7,7 +7,7 @@ use log::debug;
 use super::blas::Blas;
 use super::clock::{Clock, Idle};
 use super::driver::{self, Attribute, CUcontext, CUdevice, Current, PeerAttribute, Status};
-use super::machine::{CELLS, Ctx, CudaMachine, Gpu, LANES, Queues, Up};
+use super::machine::{BUFFERS, CELLS, Ctx, CudaMachine, Gpu, LANES, Queues, Up};
 use super::probe::{self, Rules};
 use super::ring::Ring;
 use super::stream::Stream;
@@ -15,7 +15,7 @@ use super::{CudaError, Hooks, hardware, library};
 use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{DeviceId, Link};
-use crate::device::api::{CELL_BYTES, Caps, Lane};
+use crate::device::api::{BUFFER_BYTES, CELL_BYTES, Caps, Lane};
 use crate::device::host_memory::HostMemory;
 use crate::process::driver_scope::DriverScope;
 use crate::process::loads::Loading;
@@ -201,7 +201,8 @@ impl CudaMachine {
         let handle = began.elapsed();
         let up = Ring::new(RING_IN).map_err(refused("cuMemHostAlloc"))?;
         let down = Ring::new(RING_OUT).map_err(refused("cuMemHostAlloc"))?;
-        let cells = driver::alloc_host(CELLS * CELL_BYTES).map_err(refused("cuMemHostAlloc"))?;
+        let mapped = |bytes| driver::alloc_host(bytes).map_err(refused("cuMemHostAlloc"));
+        let (cells, buffers) = (mapped(CELLS * CELL_BYTES)?, mapped(BUFFERS * BUFFER_BYTES)?);
         let memory = began.elapsed();
         let rules = self.rules(gpu.device, &lanes[0]);
         let self_test = began.elapsed();
@@ -218,6 +219,7 @@ impl CudaMachine {
             Up {
                 ctx: Ctx(ctx),
                 cells: cells.expose_provenance(),
+                buffers: buffers.expose_provenance(),
                 rules,
                 hardware: known,
                 pitch: driver::attribute(gpu.device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_PITCH)

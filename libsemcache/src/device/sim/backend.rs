@@ -66,6 +66,10 @@ impl Backend for SimMachine {
         self.inner.cells.get(device, index)
     }
 
+    fn buffer(&self, device: DeviceId, index: usize) -> Option<Cell> {
+        self.inner.cells.buffer(device, index)
+    }
+
     fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
         self.inner.pins.pin(start, len)
     }

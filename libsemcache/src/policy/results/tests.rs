@@ -121,3 +121,27 @@ fn what_nobody_sees_is_looked_after() {
     assert_eq!(pushes.iter().filter(|p| **p == Push::Streamed).count(), 1);
     assert_eq!(pushes.last(), Some(&Push::No));
 }
+
+#[test]
+fn what_devices_read_again_stays_there() {
+    let small = rect(4096);
+    let mut h = Results::NONE;
+    for _ in 0..FOR_CPU {
+        assert!(!h.is_for_cpu(&small));
+        round(&mut h, 1, 4096, 4096);
+    }
+    assert!(h.is_for_cpu(&small));
+    // One that is too large is not waited for.
+    assert!(!h.is_for_cpu(&rect(BIG)));
+    h.read_by_device();
+    for _ in 0..FOR_CPU {
+        assert!(!h.is_for_cpu(&small));
+        round(&mut h, 1, 4096, 4096);
+    }
+    assert!(
+        !h.is_for_cpu(&small),
+        "the first of these ended the use by a device"
+    );
+    round(&mut h, 1, 4096, 4096);
+    assert!(h.is_for_cpu(&small));
+}
