@@ -19,7 +19,7 @@ use block::{Block, run};
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
 use semcache::base::{Interval, Op, Rect, Routine, Value};
-use semcache::blas::Call;
+use semcache::blas::{Call, Pointer};
 use semcache::cache::call::Survey;
 use semcache::cache::hot::OPERANDS;
 use semcache::host::{self, heap};
@@ -270,12 +270,96 @@ fn visited() {
     c.check("visited");
 }
 
-const SCENARIOS: [(&str, fn()); 5] = [
+/// Results that only the CPU reads are left in mapped memory, also by replayed calls, until a device reads one.
+fn mapped() {
+    let (m, n) = (1536, 512);
+    let (a, mut x, mut y) = (Block::new(m * n, 1), Block::new(m, 2), Block::new(m, 3));
+    gemv((m, n), &a, &x, &mut y);
+    // The rows of a call are divided among several devices.
+    let cache = runtime::get().and_then(|r| r.cache).unwrap();
+    let one = cache.backend().devices().len() == 1;
+    let mapped = || COUNTERS.cache.mapped.get();
+    let replayed = || COUNTERS.cache.replayed.get();
+    let mut z = Block::new(m, 5);
+    for phase in 0..2 {
+        let before = (mapped(), replayed());
+        for round in 0..40 {
+            if round % 8 == 0 {
+                x.fill(round);
+            }
+            gemv((m, n), &a, &x, &mut y);
+            y.check(&format!("phase {phase}, round {round}"));
+        }
+        assert!(!one || mapped() - before.0 > 24, "{before:?}, {}", mapped());
+        assert!(
+            !one || replayed() - before.1 > 8,
+            "{before:?}, {}",
+            replayed()
+        );
+        // A device reads the result: from then on it stays there.
+        let mut last = mapped();
+        for round in 0..20 {
+            gemv((m, n), &a, &x, &mut y);
+            gemv((m, n), &a, &y, &mut z);
+            y.check("read by a device");
+            if round > 4 {
+                assert!(mapped() - last <= 1, "round {round}");
+            }
+            last = mapped();
+        }
+        z.check("of a result");
+    }
+    // The CPU writes into the result between the calls, and a device leaves another result in a part of it.
+    for round in 0..20 {
+        gemv((m, n), &a, &x, &mut y);
+        y.check("before the CPU writes");
+        y.set(round * 7, 100.0);
+        y.check("after the CPU wrote");
+        gemv((m / 2, n), &a, &x, &mut y);
+        y.check("half of it is new");
+    }
+    // Memory that is never protected: a small vector, twice on the stack of this thread.
+    let mut small = vec![0.0_f64; 64];
+    let before = mapped();
+    for round in 0..4 {
+        x.fill(round);
+        let int = 64_i64;
+        let call = |y: usize| Call {
+            op_a: Op::None,
+            beta: Value::ZERO,
+            ..Call::new(
+                Routine::Gemv,
+                Dtype::D,
+                &[int, int],
+                &[(a.addr(), int), (x.addr(), 1), (y, 1)],
+            )
+        };
+        let mut here = [f64::NAN; 64];
+        run(&call(here.as_mut_ptr().addr()));
+        let mut want = [0.0_f64; 64];
+        let at = |x: &[f64]| x.as_ptr().addr();
+        let plain = Call {
+            at: [(at(&a.want), int), (at(&x.want), 1), (at(&want), 1)]
+                .map(|(addr, ld)| Pointer { addr, ld }),
+            ..call(0)
+        };
+        let _ = semcache::blas::local::compute(None, &plain);
+        assert_eq!(
+            std::hint::black_box(&mut here),
+            std::hint::black_box(&mut want)
+        );
+        small.copy_from_slice(&here);
+    }
+    assert!(!one || mapped() - before == 4);
+}
+
+const SCENARIOS: [(&str, fn()); 6] = [
     ("abac", abac),
     ("landed", landed),
     ("jacobi", jacobi),
     ("random", random),
     ("visited", visited),
+    ("mapped", mapped),
 ];
 
 fn main() {
