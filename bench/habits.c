@@ -252,8 +252,7 @@ static void again(const char *pattern, int n, int vectors)
             multiply(&p);
         volatile double got = p.C[n / 2];
         took(&s, (now() - start) / BATCH);
-        /* The second step has twice the first one's alpha, and so on. */
-        if (step == 1)
+        if (step == 1) /* checked at the end, with all other entries */
             wanted = got / p.alpha;
         same(pattern, got, wanted * p.alpha);
     }
@@ -327,7 +326,7 @@ int main(int argc, char **argv)
     char *patterns = argv[2];
     scale_by(argc > 3 ? atoi(argv[3]) : 1);
     if (listed(patterns, "square"))
-        wake_by(256, 1.5); /* products of this order tell nothing of the rate of large ones */
+        wake_by(256, 1.3); /* products of this order tell nothing of the rate of large ones */
     else
         wake_briefly(5);
     for (char *word = strtok(patterns, ","); word; word = strtok(NULL, ","))

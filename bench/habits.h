@@ -37,7 +37,8 @@ void change_some(double *a, size_t n, uint32_t seed);
 int scaled(int n);
 void scale_by(int scale);
 
-/* Steps that are made for a given time: `warm` that do not count, or as many as 0.1 s has, then 0.2 s of those that do.
+/* Steps that are made for a given time: `warm` that do not count, or eight or more for 0.08 s, then those of 0.16 s, four at
+ * least and 200 at most; all less with a SCALE.
  *
  *   struct steps s = steps_of(30);
  *   while (more(&s)) { start = now(); ...; took(&s, now() - start); } */

@@ -41,7 +41,8 @@ static void update(const struct lu *f, int from, int mid, int to)
     const double one = 1, minus = -1;
     int above = mid - from, below = f->n - mid, wide = to - mid;
     dtrsm_("L", "L", "N", "U", &above, &wide, &one, entry(f, from, from), &f->n, entry(f, from, mid), &f->n);
-    dgemm_("N", "N", &below, &wide, &above, &minus, entry(f, mid, from), &f->n, entry(f, from, mid), &f->n, &one, entry(f, mid, mid), &f->n);
+    dgemm_("N", "N", &below, &wide, &above, &minus, entry(f, mid, from), &f->n, entry(f, from, mid), &f->n, &one,
+           entry(f, mid, mid), &f->n);
 }
 
 __attribute__((optimize("O3"))) static void subtract(double *restrict x, const double *restrict y, double times, int n)

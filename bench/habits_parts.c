@@ -140,12 +140,12 @@ void change_some(double *a, size_t n, uint32_t seed)
 /* -- steps ------------------------------------------------------------------------------------------------------- */
 
 /* What the library expects of the next call it has learned after eight steps, but for A/B probes. */
-enum { LEAST_WARM = 8, LEAST = 5, MOST = 200 };
-static const double WARM_S = 0.1, MEASURED_S = 0.2;
+enum { LEAST_WARM = 8, LEAST = 4, MOST = 200 };
+static const double WARM_S = 0.08, MEASURED_S = 0.16;
 
 struct steps steps_of(int warm)
 {
-    return (struct steps){.warm = warm, .until = now() + WARM_S};
+    return (struct steps){.warm = warm, .until = now() + WARM_S / scale};
 }
 
 int more(struct steps *s)
@@ -164,7 +164,7 @@ void took(struct steps *s, double seconds)
     if (s->made >= LEAST_WARM && now() > s->until)
         s->warm = 0;
     if (s->warm == 0)
-        s->until = now() + MEASURED_S;
+        s->until = now() + MEASURED_S / scale;
 }
 
 void told(const char *label, const char *pattern, int n, const struct steps *s)
