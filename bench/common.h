@@ -81,5 +81,7 @@ void jacobi_update(int n, double d, const double *b, const double *y, double *x)
 void wake(double seconds);
 /* The same with matrices of order n. */
 void wake_by(int n, double seconds);
+/* The same until a device computes, and 0.1 s more; `most` seconds if none does. */
+void wake_briefly(double most);
 
 #endif

@@ -52,6 +52,18 @@ env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" grid "$dir/grid" --qu
 rows=$(grep -cE '^\| d[a-z]+ \| [0-9]+ \| (host|resident) \|( [0-9.]+ [mu]?s \|){3} (always|never) \|( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2}$' grid/grid.md)
 [ "$rows" = 30 ] || { cat grid/grid.md; fail "grid: $rows cells, not 30"; }
 
+env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" ablate "$dir/ablate" --quick --rounds 1 --budget 100000 >ablate.log 2>&1 ||
+    { cat ablate.log; fail "gpu-bench.sh ablate"; }
+rows=$(grep -cE '^\| [a-z-]+ \| [^|]+ \| 1 \|( [0-9.]+ [mu]?s \|){2}( [0-9.]+ \(0.000 \.\. inf\) \|){2}$' ablate/ablate.md)
+changes=$(grep -cE '^\| [a-z, ]+ \| d[a-z]+ \| [0-9]+ \|( [0-9.]+ [mu]?s \|){2} [0-9]+ \([0-9]+\) \| [0-9]+ \| (yes|NO) \|$' ablate/ablate.md)
+[ "$rows" = 52 ] && [ "$changes" = 12 ] && ! grep -q '^Notes:' ablate/ablate.md ||
+    { cat ablate/ablate.md; fail "ablate: $rows rows and $changes changes, not 52 and 12, or a note"; }
+# The script and the page have the same heuristics.
+for name in $(sed -n '/^HEURISTICS = {/,/^}/s/^ *"\([a-z-]*\)".*/\1/p' "$ROOT/bench/ablate.py"); do
+    grep -q "^| \`$name\` |" "$ROOT/docs/heuristics.md" || fail "docs/heuristics.md has no $name"
+done
+say "heuristics: $rows comparisons, $changes changes"
+
 # The published experiments, and once more, when everything is there already.
 for again in 0 1; do
     env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" reproduce "$dir/reproduce" --quick --budget 100000 \
