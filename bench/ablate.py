@@ -26,7 +26,7 @@ from run import BIN, LIB, Bench, machine, quoted, semcache, time_text, unpack
 
 # The patterns that a process runs, by group.
 GROUPS = {
-    "results": "fresh,thin,read,land,outer",
+    "results": "fresh,thin,read,land,vector,outer",
     "inputs": "power,feed,patch,patch-vector",
     "uploads": "reuse,narrow,rewrite,arena",
     "calls": "small-dgemv,small-dgemm,again-dgemm,again-dgemv,again-daxpy",
@@ -44,7 +44,8 @@ HEURISTICS = {
     "host-decisions": [("calls", ["small-dgemv", "small-dgemm"])],
     "replay": [("calls", ["again-dgemm", "again-dgemv", "again-daxpy"])],
     "read-back": [("results", ["thin", "read", "outer"])],
-    "streamed": [("results", ["read", "land", "outer"])],
+    "streamed": [("results", ["read", "land", "vector", "outer"])],
+    "mapped": [("results", ["vector"])],
     "write-through": [("inputs", ["power", "feed"])],
     "write-tracking": [("inputs", ["patch", "patch-vector"])],
     "prediction-error": [("factor", ["factor"]), ("results", ["outer", "thin"]), ("inputs", ["feed"])],

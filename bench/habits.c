@@ -6,6 +6,7 @@
  *   thin           the same with 32 MiB and 32 columns of A: the host takes about as long
  *   read           a product of order 2048 into the same result, read entirely
  *   land           a result of 1 MiB, read entirely
+ *   vector         a resident matrix of order 2048 times a resident vector, the result read entirely
  *   outer          as read, with 32 columns of A
  *   power          64 vectors that are made of the last result, times a matrix of order 2048
  *   feed           a product of order 512 of inputs that change, of whose result one element is read
@@ -297,6 +298,7 @@ static void run(const char *pattern)
     PATTERN("thin", new_results(pattern, scaled(2048), 32))
     PATTERN("read", same_result(pattern, scaled(2048), scaled(2048), scaled(2048)))
     PATTERN("land", same_result(pattern, scaled(256), scaled(512), scaled(2048)))
+    PATTERN("vector", same_result(pattern, scaled(2048), 1, scaled(2048)))
     PATTERN("outer", same_result(pattern, scaled(2048), scaled(2048), 32))
     PATTERN("power", power())
     PATTERN("feed", feed())
