@@ -35,6 +35,10 @@ impl Where {
 const FIRST: u32 = 64;
 /// Decisions in an A/B probe. The first cycle is not measured: operands move in it.
 const LENGTH: u32 = 4;
+/// Decisions of an A/B probe in which the probed side takes at most [`NEAR`] times as long: the first calls there cannot be
+/// replayed, and the threads of the host BLAS are still awake.
+const LONG: u32 = 24;
+const NEAR: f64 = 1.5;
 /// Number of cycles measured on a side before their time counts.
 const ENOUGH: u32 = 3;
 /// The first A/B probe takes place if the prediction for the other side is at most this number of measured cycles.
@@ -57,7 +61,7 @@ pub struct AbProbe {
     shortest: [f64; 2],
     cycles: [u32; 2],
     decisions: u32,
-    /// The decision at which the next A/B probe begins; and the side and the decisions left of the current probe.
+    /// The decision at which the next A/B probe begins; and the side of the current probe, and its decisions so far.
     next: u32,
     probe: Option<(Where, u32)>,
     /// The next probe takes place if the prediction is at most this number of cycles.
@@ -111,6 +115,12 @@ impl AbProbe {
         }
     }
 
+    /// Whether the probed side takes a little longer than the other one, or is not clearly faster.
+    fn is_near(&self, probed: Where) -> bool {
+        let [there, here] = [probed, probed.other()].map(|side| self.shortest[side as usize]);
+        there < here * NEAR && there >= here * CLEARLY
+    }
+
     /// The side for a call of this kind, about which a decision is made at the time `now` (seconds), and which is
     /// predicted to be faster on side `predicted`. `calls` returns how many such calls were made since the last
     /// decision, given its side and mark, or `None` if that is not known; `predict` returns the predicted seconds on a
@@ -124,9 +134,12 @@ impl AbProbe {
     ) -> Where {
         self.ended(now, calls);
         self.decisions = self.decisions.saturating_add(1);
-        if let Some((place, left)) = self.probe {
-            self.probe = (left > 1).then_some((place, left - 1));
-            return place;
+        if let Some((place, made)) = self.probe {
+            if made < LENGTH || made < LONG && self.is_near(place) {
+                self.probe = Some((place, made + 1));
+                return place;
+            }
+            self.probe = None;
         }
         let chosen = self.better(predicted);
         if self.decisions < self.next {
@@ -143,7 +156,7 @@ impl AbProbe {
         // Older measurements of the probed side may no longer hold.
         self.cycles[other as usize] = 0;
         self.shortest[other as usize] = f64::INFINITY;
-        self.probe = Some((other, LENGTH - 1));
+        self.probe = Some((other, 1));
         other
     }
 
@@ -199,12 +212,31 @@ mod tests {
         let [host, devices] = run(10_000, Host, 2.0, 1.0, 3.0);
         assert!(host < FIRST + 5 * LENGTH, "{host}");
         assert_eq!(host + devices, 10_000);
-        assert!(run(10_000, Devices, 1.0, 1.2, 3.0)[1] < FIRST + 5 * LENGTH);
+        assert!(run(10_000, Devices, 1.0, 1.2, 3.0)[1] < FIRST + 4 * LONG);
     }
 
     #[test]
     fn no_clear_difference_leaves_the_prediction() {
-        assert_eq!(run(10_000, Devices, 0.97, 1.0, 1.0)[0], 4 * LENGTH);
+        assert_eq!(run(10_000, Devices, 0.97, 1.0, 1.0)[0], 4 * LONG);
+    }
+
+    #[test]
+    fn a_side_that_becomes_faster_while_it_is_probed_is_found_out() {
+        let mut probes = AbProbe::default();
+        let (mut now, mut on_devices, mut in_a_row) = (0.0, 0, 0);
+        for _ in 0..1000 {
+            let place = probes.place(now, |_, _| Some(1), Host, |_| 1.2);
+            probes.went(now, place, 0);
+            // The ninth call in a row on devices and later ones are replayed.
+            in_a_row = if place == Host { 0 } else { in_a_row + 1 };
+            on_devices += u32::from(place == Devices);
+            now += match place {
+                Host => 1.0,
+                Devices if in_a_row > 8 => 0.3,
+                Devices => 1.3,
+            };
+        }
+        assert!(on_devices > 900, "{on_devices}");
     }
 
     #[test]
