@@ -2,7 +2,6 @@
 
 use super::asked::Asked;
 use super::offload_policy::Policy;
-use crate::base::counters::COUNTERS;
 use crate::model::decide::{Decision, Mode, Reason};
 use crate::policy::ab_probe::Where;
 
@@ -30,14 +29,13 @@ pub(super) fn probed(
             Decision::Host(_) => f64::INFINITY,
         },
     };
-    let calls = |place: Where, mark: u64| match place {
-        Where::Host if mark == 0 => Some(1),
-        Where::Host => {
-            let made = mark - policy.sites.known(key)?.left().min(mark) + 1;
-            u32::try_from(made).ok()
-        }
-        // The counter of replayed calls does not tell their keys, so after any replay the number of calls is unknown.
-        Where::Devices => (COUNTERS.cache.replayed.get() == mark).then_some(1),
+    let calls = |place: Where, mark: u64| {
+        let more = match place {
+            Where::Host if mark == 0 => 0,
+            Where::Host => mark - policy.sites.known(key)?.left().min(mark),
+            Where::Devices => policy.sites.known(key)?.replayed().checked_sub(mark)?,
+        };
+        u32::try_from(more + 1).ok()
     };
     let now = policy.now();
     let probed = policy

@@ -56,6 +56,8 @@ struct Sum {
     alone: Option<u32>,
     /// How many earlier calls used a block since the CPU last wrote to it; the minimum over the blocks.
     seen: Option<u32>,
+    /// How many earlier calls used a block; the minimum over the blocks.
+    calls: Option<u32>,
     /// Uploads of a block have not paid yet, or were lost.
     owes: bool,
 }
@@ -141,6 +143,7 @@ impl Gathered {
         }
         sum.alone = least(sum.alone, expected.alone);
         sum.seen = least(sum.seen, found.seen);
+        sum.calls = least(sum.calls, expected.calls);
         sum.owes |= found.owes;
     }
 
@@ -320,6 +323,7 @@ pub(super) fn decide(
             beyond_s: if i == 0 { beyond_s } else { 0.0 },
             alone: s.alone.unwrap_or(0),
             seen: s.seen.unwrap_or(0),
+            calls: s.calls.unwrap_or(0),
             ..state(&first.problem, i, s.bytes)
         })
         .collect();

@@ -8,7 +8,7 @@ use super::call::Call;
 use super::replay::{self, Known, Sites};
 use super::tilings::Tilings;
 use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine, Window};
-use crate::base::counters::{COUNTERS, devices};
+use crate::base::counters::devices;
 use crate::base::heuristics::{Heuristic, Without};
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work, timed};
 use crate::device::api::Backend;
@@ -207,15 +207,6 @@ impl Policy {
         self.real && self.without.uses(Heuristic::PredictionError)
     }
 
-    /// Notes that products of a batch were replayed after its decision, so that these replays are not taken for calls
-    /// between this decision and the next.
-    pub(super) fn launched_again(&self, key: u64) {
-        if self.probes() {
-            let mark = COUNTERS.cache.replayed.get();
-            self.sites.with(key, |site| site.probe.remark(mark));
-        }
-    }
-
     /// The measured seconds that the host BLAS takes for such a call, if it was timed.
     pub(super) fn host_s(&self, work: &Work) -> Option<f64> {
         if self.times_hosts() {
@@ -250,9 +241,11 @@ impl Policy {
     /// Notes that devices run the calls of the group with this key.
     pub(super) fn left_to_devices(&self, key: u64) {
         if self.probes() {
-            let (now, mark) = (self.now(), COUNTERS.cache.replayed.get());
-            self.sites
-                .with(key, |site| site.probe.went(now, Where::Devices, mark));
+            let now = self.now();
+            self.sites.with(key, |site| {
+                let mark = site.replayed();
+                site.probe.went(now, Where::Devices, mark);
+            });
         }
     }
 

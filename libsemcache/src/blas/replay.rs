@@ -152,6 +152,7 @@ impl Known<'_> {
         };
         COUNTERS.bytes.per_call.add(bytes);
         COUNTERS.cache.replayed.add(1);
+        self.place.count_replay();
         device.calls.add(1);
         device.tasks.add(1);
         Some(ended)

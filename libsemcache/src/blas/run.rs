@@ -120,7 +120,6 @@ pub fn run(
         let known = batch.then(|| policy.replays(&item.call, item.key));
         if let Some((_, landed)) = known.flatten().and_then(|k| k.launch(cache)) {
             ran.landed.extend(landed);
-            policy.launched_again(group.key);
             continue;
         }
         let divided = spread.host.as_ref().map(|host| (item, host));

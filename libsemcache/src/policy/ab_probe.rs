@@ -172,13 +172,6 @@ impl AbProbe {
         self.at = place;
         self.last = Some((now, mark));
     }
-
-    /// Replaces the mark of the kind's last call.
-    pub fn remark(&mut self, mark: u64) {
-        if let Some(last) = &mut self.last {
-            last.1 = mark;
-        }
-    }
 }
 
 #[cfg(test)]

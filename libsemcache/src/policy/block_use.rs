@@ -20,6 +20,8 @@ pub struct BlockUse {
     /// it.
     user: u64,
     alone: u32,
+    /// Calls that used it.
+    calls: u32,
     /// The CPU wrote the block before the last call that used it, of those of which that is known.
     rewritten: bool,
 }
@@ -29,6 +31,8 @@ pub struct BlockUse {
 pub struct Expected {
     /// Earlier calls on the same contents.
     pub seen: u32,
+    /// Earlier calls on the block.
+    pub calls: u32,
     /// For how many calls in a row the same call, and no other, has used the block.
     pub alone: u32,
     /// The share of the next result that the CPU is likely to access before a device writes another result.
@@ -43,6 +47,7 @@ impl Expected {
     /// Of memory of unknown lifetime: its results are on the host when the call returns.
     pub const TRANSIENT: Expected = Expected {
         seen: 0,
+        calls: 0,
         alone: 0,
         read_back: 1.0,
         looked: 1.0,
@@ -68,6 +73,7 @@ impl Default for BlockUse {
             uploads: Ledger::default(),
             user: 0,
             alone: 0,
+            calls: 0,
             rewritten: true,
         }
     }
@@ -89,6 +95,7 @@ impl BlockUse {
     pub fn expected(&self) -> Expected {
         Expected {
             seen: self.inputs.seen(),
+            calls: self.calls,
             alone: self.alone,
             read_back: self.results.read_back(),
             looked: self.results.looked(),
@@ -180,6 +187,7 @@ impl BlockUse {
     pub(super) fn used(&mut self) {
         self.rewritten = self.inputs.is_rewritten().unwrap_or(self.rewritten);
         self.inputs.used();
+        self.calls = self.calls.saturating_add(1);
     }
 
     /// The CPU touched `bytes` of the block's `len` bytes; `write`: it wrote them.

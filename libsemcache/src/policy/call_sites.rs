@@ -55,6 +55,8 @@ struct Way<R> {
     left: AtomicU64,
     /// Whether the call was made again since the place was last considered for another one.
     again: AtomicBool,
+    /// How often the call was replayed.
+    replayed: AtomicU64,
     /// Whether there is a replay, and whether it writes host memory before the call returns.
     replays: AtomicBool,
     writes_back: AtomicBool,
@@ -66,6 +68,7 @@ impl<R> Default for Way<R> {
         Way {
             left: AtomicU64::new(0),
             again: AtomicBool::new(false),
+            replayed: AtomicU64::new(0),
             replays: AtomicBool::new(false),
             writes_back: AtomicBool::new(false),
             site: Mutex::default(),
@@ -131,6 +134,17 @@ impl<R> Place<'_, R> {
         self.way.writes_back.store(writes, Relaxed);
     }
 
+    /// Counts a replay. The caller holds the call's site.
+    pub fn count_replay(&self) {
+        self.way.replayed.fetch_add(1, Relaxed);
+    }
+
+    /// How often the call was replayed.
+    #[must_use]
+    pub fn replayed(&self) -> u64 {
+        self.way.replayed.load(Relaxed)
+    }
+
     /// How many times the call still runs on the host without a decision.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -165,6 +179,12 @@ impl<R> Held<'_, R> {
         self.way.writes_back.store(writes_back, Relaxed);
         self.way.replays.store(replay.is_some(), Relaxed);
         self.site.replay = replay.map(Box::new);
+    }
+
+    /// How often the call was replayed.
+    #[must_use]
+    pub fn replayed(&self) -> u64 {
+        self.way.replayed.load(Relaxed)
     }
 
     /// Notes that a group of `calls` calls runs on the host, where it takes `host_s` seconds, and returns how many times it does so
@@ -206,6 +226,7 @@ impl<R> Set<R> {
             of.store(0, Relaxed);
             *site = Site::default();
             way.left.store(0, Relaxed);
+            way.replayed.store(0, Relaxed);
             way.replays.store(false, Relaxed);
             way.writes_back.store(false, Relaxed);
             of.store(key, Relaxed);

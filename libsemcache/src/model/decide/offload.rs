@@ -220,7 +220,11 @@ impl<'a> Offload<'a> {
         let seconds = |o: &OperandState<'_>| {
             let staged = contexts > 1 && !o.written;
             let rate = if staged { pin.max(stage) } else { pin };
-            o.unpinned as f64 * self.share(o, uploads) / rate
+            let share = match uploads {
+                Uploads::Shared => 1.0 / (1.0 + f64::from(o.calls)),
+                Uploads::Whole => 1.0,
+            };
+            o.unpinned as f64 * share / rate
         };
         self.q.operands.iter().map(seconds).sum()
     }

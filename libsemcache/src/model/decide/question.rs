@@ -48,6 +48,9 @@ pub struct OperandState<'a> {
     /// Earlier calls that read these bytes since the CPU last wrote them. An upload is amortised: its cost is shared
     /// among the calls that are expected to use the bytes, which is this call and as many more as there have been.
     pub seen: u32,
+    /// Earlier calls that used the block, whatever the CPU wrote meanwhile: page-locking, which lasts as long as the block, is amortised
+    /// over these in the same way.
+    pub calls: u32,
 }
 
 /// Predicts a call of level 3 by the timeline of its plan.

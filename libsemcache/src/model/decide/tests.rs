@@ -523,11 +523,11 @@ fn page_locking_is_part_of_the_first_use() {
     let n = 2048;
     let b = n * n * 8;
     let work = Work::gemm(Dtype::D, n, n, n);
-    let time = |unpinned, seen, devices| {
+    let time = |unpinned, calls, devices| {
         let devices = DeviceSet::equal(devices);
         let a = OperandState {
             unpinned,
-            seen,
+            calls,
             ..resident(input(b))
         };
         let o = [a, resident(input(b)), output(b, 0.0)];
