@@ -19,11 +19,11 @@ use block::{Block, run};
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
 use semcache::base::{Interval, Op, Rect, Routine, Value};
-use semcache::blas::{Call, Pointer};
+use semcache::blas::{Call, Outcome, Pointer};
 use semcache::cache::call::Survey;
 use semcache::cache::hot::OPERANDS;
 use semcache::host::{self, heap};
-use semcache::runtime;
+use semcache::runtime::{self, Facts};
 use testkit::runner::{self, Case};
 
 /// Waits for pieces that are being written back, so that the rest of the test does not depend on their speed.
@@ -353,13 +353,66 @@ fn mapped() {
     assert!(!one || mapped() - before == 4);
 }
 
-const SCENARIOS: [(&str, fn()); 6] = [
+/// Vectors in memory of unknown lifetime: replayed calls upload the input and leave the result in mapped memory.
+fn sent() {
+    let n = 384_usize;
+    let int = i64::try_from(n).unwrap();
+    let mut a = Block::new(n * n, 1);
+    let (mut x, mut y, mut want) = (vec![0.0_f64; n], vec![0.0_f64; n], vec![0.0_f64; n]);
+    let at = |x: &[f64]| x.as_ptr().expose_provenance();
+    let gemv = |a: usize, x: usize, y: usize| Call {
+        op_a: Op::Trans,
+        beta: Value::ZERO,
+        ..Call::new(
+            Routine::Gemv,
+            Dtype::D,
+            &[int, int],
+            &[(a, int), (x, 1), (y, 1)],
+        )
+    };
+    let dot = |x: usize, y: usize| Call::new(Routine::Dot, Dtype::D, &[int], &[(x, 1), (y, 1)]);
+    let replayed = || COUNTERS.cache.replayed.get();
+    let (mut sum, mut calls) = (0.0, replayed());
+    for round in 0..60_usize {
+        if round == 30 {
+            // Several devices divide the rows of the matrix.
+            let cache = runtime::get().and_then(|r| r.cache).unwrap();
+            let one = cache.backend().devices().len() == 1;
+            let least = if one { 40 } else { 20 };
+            assert!(replayed() - calls >= least, "{}", replayed() - calls);
+            calls = replayed();
+        }
+        if round > 30 && round % 8 == 0 {
+            a.set(round * 31, 3.0);
+        }
+        for (i, x) in x.iter_mut().enumerate() {
+            *x = ((i * 5 + round * 3) % 7) as f64 - 3.0;
+        }
+        run(&gemv(a.addr(), at(&x), at(&y)));
+        let _ = semcache::blas::local::compute(None, &gemv(at(&a.want), at(&x), at(&want)));
+        assert_eq!(
+            std::hint::black_box(&mut y),
+            std::hint::black_box(&mut want),
+            "round {round}"
+        );
+        let Outcome::Done(value) = runtime::call(&dot(at(&x), at(&y)), &Facts::default()) else {
+            panic!("round {round}: not on a device");
+        };
+        let plain: f64 = x.iter().zip(&y).map(|(x, y)| x * y).sum();
+        assert_eq!(value.re, plain, "round {round}");
+        sum += plain;
+    }
+    assert!(replayed() > calls && sum != 0.0);
+}
+
+const SCENARIOS: [(&str, fn()); 7] = [
     ("abac", abac),
     ("landed", landed),
     ("jacobi", jacobi),
     ("random", random),
     ("visited", visited),
     ("mapped", mapped),
+    ("sent", sent),
 ];
 
 fn main() {

@@ -4,13 +4,16 @@
 //! shares bytes with any other operand of the batch, or a product without a sum (k or alpha zero) that scales its
 //! output.
 
+use smallvec::SmallVec;
+
 use super::alias;
 use super::args::{self, Checked};
 use super::batch::Batch;
 use super::call::Call;
 use super::call_key;
+use super::mapped::Inputs;
 use crate::base::counters::WhyHost;
-use crate::base::{Dtype, Rect, Routine};
+use crate::base::{DeviceId, Dtype, Rect, Routine};
 use crate::cache::hot::OPERANDS;
 use crate::cache::{self, Cache};
 use crate::host::{self, Block};
@@ -139,6 +142,24 @@ impl Checks {
     pub fn ends(&self) -> impl Iterator<Item = usize> {
         let places = self.items.iter().flat_map(|i| &i.places);
         places.flat_map(|p| [p.start, p.end() - 1])
+    }
+
+    /// Copies inputs of a single call to a buffer of the device: the operands for which `which` is true. The caller holds no lock and has
+    /// blocked no signal: the program's handlers get the faults.
+    #[must_use]
+    pub fn copy_inputs(
+        &self,
+        cache: &Cache,
+        device: DeviceId,
+        which: &dyn Fn(usize) -> bool,
+    ) -> Option<Inputs> {
+        let [item] = self.items.as_slice() else {
+            return None;
+        };
+        let places = item.places.iter().enumerate();
+        let places: SmallVec<[Rect; 3]> =
+            places.filter(|(i, _)| which(*i)).map(|(_, p)| *p).collect();
+        Inputs::copy(cache, device, &places)
     }
 
     /// Whether a call multiplies a vector by zero. Host libraries differ in whether zero times NaN is zero or NaN, and

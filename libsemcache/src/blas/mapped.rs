@@ -1,18 +1,83 @@
-//! Results in mapped host memory: the kernel of a call writes a small result to a page-locked buffer of the runtime's own, and the
+//! Small operands that pass through page-locked buffers of the runtime's own. Results in mapped host memory: the kernel of a call writes a small result to a page-locked buffer of the runtime's own, and the
 //! calling thread copies it to the program's memory. No copy by the device is queued, and no page is protected for the result: where
 //! only the CPU reads it, a device need not keep it. (Mapped memory: van Werkhoven et al., CCGrid 2014, section III-A.)
-#![expect(unsafe_code, reason = "stores a call's result")]
+#![expect(unsafe_code, reason = "loads inputs and stores results of a call")]
 
-use crate::base::Rect;
 use crate::base::counters::{COUNTERS, devices};
+use crate::base::{DeviceId, Rect};
 use crate::cache::cells::Taken;
-use crate::cache::task::Use;
+use crate::cache::task::{Use, packed};
 use crate::cache::{Cache, changed};
-use crate::device::api::{BUFFER_BYTES, Operand};
+use crate::device::api::{BUFFER_BYTES, Operand, Ticket};
 use crate::plan::{Access, Plan, Problem};
 
 /// Columns of fewer bytes than this are not copied one by one.
 const NARROW: usize = 64;
+
+/// Operands in a buffer begin at multiples of this.
+const ALIGN: usize = 256;
+
+/// Whether an operand can pass through a buffer: it is small, and has no short columns.
+pub(super) fn passes(view: &Rect) -> bool {
+    let (bytes, _) = packed(view);
+    bytes <= BUFFER_BYTES && (view.count == 1 || view.width >= NARROW)
+}
+
+/// Where operands lie in one buffer, one behind the other: of each its first byte, and then the number of all bytes.
+pub(super) fn in_a_row<'a>(views: impl Iterator<Item = &'a Rect>) -> (Vec<usize>, usize) {
+    let (mut begins, mut end) = (Vec::with_capacity(3), 0_usize);
+    for view in views {
+        begins.push(end);
+        end = (end + packed(view).0).next_multiple_of(ALIGN);
+    }
+    (begins, end)
+}
+
+/// Inputs of a call that the calling thread has copied to a buffer, from which a replay uploads them.
+#[derive(Debug)]
+pub struct Inputs {
+    taken: Taken,
+    pub(super) bytes: usize,
+}
+
+impl Inputs {
+    /// Copies inputs at these addresses to a buffer of the device; `None` if they do not fit, or all buffers are in use. The caller holds
+    /// no lock and has blocked no signal, as in [`Landed::store`].
+    pub(super) fn copy(cache: &Cache, device: DeviceId, places: &[Rect]) -> Option<Inputs> {
+        let (begins, bytes) = in_a_row(places.iter());
+        if bytes > BUFFER_BYTES {
+            return None;
+        }
+        let taken = cache.take_buffer(device)?;
+        for (place, begin) in places.iter().zip(begins) {
+            let (_, pitch) = packed(place);
+            for (i, run) in place.runs().enumerate() {
+                let from = core::ptr::with_exposed_provenance::<u8>(run.start);
+                let at = taken.host() + begin + i * pitch;
+                let to = core::ptr::with_exposed_provenance_mut::<u8>(at);
+                // SAFETY: the source are bytes of an input, which the program's call promises to be readable; the destination
+                // are bytes of the buffer that this call has taken, as many as `in_a_row` has found to fit.
+                unsafe { core::ptr::copy_nonoverlapping(from, to, run.len()) };
+            }
+        }
+        Some(Inputs { taken, bytes })
+    }
+
+    /// Queues the upload: the address on the device, and the copy's ticket.
+    pub(super) fn upload(&self, cache: &Cache) -> Option<(u64, Ticket)> {
+        cache.upload_buffer(&self.taken, self.bytes)
+    }
+
+    /// The device whose buffer it is.
+    pub(super) fn device(&self) -> DeviceId {
+        self.taken.device()
+    }
+
+    /// Gives the buffer back: no copy in flight reads it, and the kernel that read what was uploaded is complete.
+    pub fn give(self, cache: &Cache) {
+        cache.give_cell(self.taken);
+    }
+}
 
 /// A result that a kernel leaves in a buffer.
 #[derive(Debug)]
@@ -46,8 +111,8 @@ impl Place {
         let whole = problem.whole(operand);
         let overwritten = whole.access == Access::Overwrite && task.parts[part] == whole;
         let view = &operands[operand].view;
-        let (bytes, pitch) = operands[operand].packed();
-        let fits = bytes <= BUFFER_BYTES && (view.count == 1 || view.width >= NARROW);
+        let (_, pitch) = operands[operand].packed();
+        let fits = passes(view);
         let all = problem.routine.triangle() != Some(operand);
         (overwritten && fits && all).then(|| Place {
             operand,

@@ -13,22 +13,21 @@
 
 use super::call::{Call, Outcome};
 use super::checks::Item;
-use super::mapped::{Landed, Place};
+use super::mapped::{self, Inputs, Landed, Place};
 use super::{names, value};
-use crate::base::Value;
 use crate::base::counters::{self, COUNTERS, devices};
-use crate::cache::Cache;
+use crate::base::{DeviceId, Value};
 use crate::cache::call::Made;
 use crate::cache::hot::Resident;
 use crate::cache::lost;
 use crate::cache::task::Use;
-use crate::device::api::{Kernel, Operand};
+use crate::cache::{self, Cache};
+use crate::device::api::{BUFFER_BYTES, Kernel, Operand};
 use crate::host::{self, Block};
-use crate::plan::{Access, Plan};
+use crate::plan::{Access, Plan, Task};
 use crate::policy::call_sites::{self, CallSites};
 use crate::sched;
 use crate::sched::kernel::kernel;
-use crate::sched::with_mapped;
 
 /// The note of a call that can be replayed.
 #[derive(Debug)]
@@ -44,7 +43,22 @@ pub struct Note {
     bytes: u64,
     /// The result, if the kernel leaves it in mapped memory.
     mapped: Option<(Place, Use)>,
+    /// Inputs in memory of unknown lifetime, which each replay uploads.
+    sent: Vec<Sent>,
+    sent_bytes: usize,
 }
+
+/// An input that each replay uploads from a buffer.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    part: usize,
+    /// Where it begins in the buffer, and its step there.
+    begin: usize,
+    step: isize,
+}
+
+/// The bits of a number that stands for operands; the device follows.
+const MASK_BITS: u32 = 8;
 
 /// The call sites of the program.
 pub type Sites = CallSites<Note>;
@@ -71,17 +85,33 @@ impl Known<'_> {
         self.place.writes_back()
     }
 
+    /// The device of a replay that uploads inputs, and the operands which these are.
+    #[must_use]
+    pub fn sends(&self) -> Option<(DeviceId, impl Fn(usize) -> bool + use<>)> {
+        let sends = self.place.sends();
+        let device = DeviceId::at((sends >> MASK_BITS) as usize);
+        (sends != 0).then_some((device, move |operand| sends >> operand & 1 == 1))
+    }
+
     /// Replays the call if its operands are unchanged, and counts it as offloaded. A result in mapped memory is returned, too.
     /// `None`: nothing was launched, and the call takes the ordinary path.
     #[must_use]
-    pub fn again(&self, cache: &Cache) -> Option<(Outcome, Option<Landed>)> {
-        let ended = self.launch(cache)?;
+    pub fn again(
+        &self,
+        cache: &Cache,
+        inputs: Option<&Inputs>,
+    ) -> Option<(Outcome, Option<Landed>)> {
+        let ended = self.launch(cache, inputs)?;
         counters::offloaded(names::index(self.call.routine, self.call.dtype));
         Some(ended)
     }
 
     /// As [`Known::again`] without counting a call, for a product of a batch.
-    pub(super) fn launch(&self, cache: &Cache) -> Option<(Outcome, Option<Landed>)> {
+    pub(super) fn launch(
+        &self,
+        cache: &Cache,
+        inputs: Option<&Inputs>,
+    ) -> Option<(Outcome, Option<Landed>)> {
         // If another thread replays the same call, this one takes the ordinary path.
         let mut site = self.place.site()?;
         let like = like(self.call);
@@ -96,28 +126,56 @@ impl Known<'_> {
             ..note_of.kernel
         };
         let on = note_of.resident.device();
+        let sent = match inputs {
+            _ if note_of.sent.is_empty() => None,
+            Some(inputs) if inputs.device() == on && inputs.bytes == note_of.sent_bytes => {
+                let (base, upload) = inputs.upload(cache)?;
+                for sent in &note_of.sent {
+                    let addr = base + sent.begin as u64;
+                    let step = sent.step;
+                    kernel.at[sent.part] = Operand { addr, step };
+                }
+                Some(upload)
+            }
+            _ => return None,
+        };
+        // Before the buffer of the inputs is given back.
+        let refused = || {
+            if let Some(upload) = sent {
+                let _ = cache.backend().wait(upload);
+            }
+        };
         let cell = match &note_of.mapped {
             None if note_of.reduces => {
-                let cell = cache.take_cell(on)?;
+                let Some(cell) = cache.take_cell(on) else {
+                    refused();
+                    return None;
+                };
                 kernel.out = cell.addr();
                 Some(cell)
             }
             None => None,
             Some((place, _)) => {
-                let buffer = cache.take_buffer(on)?;
-                *kernel.at.get_mut(place.part)? = place.at(&buffer);
+                let Some(buffer) = cache.take_buffer(on) else {
+                    refused();
+                    return None;
+                };
+                kernel.at[place.part] = place.at(&buffer);
                 Some(buffer)
             }
         };
+        // A result in memory of unknown lifetime always goes this way.
         let result = note_of.mapped.as_ref().map(|(_, u)| (u.id, u.view));
+        let result = result.filter(|(id, _)| !cache::is_transient(*id));
         // SAFETY: the kernel was made from the addresses that came with `resident`; only its scalars were changed, and
         // the address of a value or a result, which is that of a cell or a buffer taken for this call alone.
-        let launched = unsafe { cache.again(&mut note_of.resident, &kernel, result) };
+        let launched = unsafe { cache.again(&mut note_of.resident, &kernel, result, sent) };
         let device = devices::on(note_of.resident.device());
         let Ok(Some(launched)) = launched else {
             if let Some(cell) = cell {
                 cache.give_cell(cell);
             }
+            refused();
             // If a device refused the launch, the ordinary path meets the refusal again and handles it.
             return None;
         };
@@ -185,16 +243,21 @@ pub(super) fn conclude(
                 again = core::mem::replace(&mut site.computed, true)
             });
         }
-        if !again {
-            return None;
-        }
-        let blocks = item.blocks.iter().copied();
-        Some((task, blocks.collect::<Option<Vec<Block>>>()?))
+        again.then_some(task)
     };
-    let Some((task, blocks)) = repeats() else {
+    let reduces = problem.routine.reduces();
+    let found = repeats().and_then(|task| {
+        // A replay that uploads inputs waits for its kernel, which reads them.
+        let waits = reduces || mapped.is_some();
+        let sent = sent(item, task, placed, mapped.as_ref(), waits)?;
+        Some((task, sent))
+    });
+    let Some((task, (sent, sent_bytes))) = found else {
         cache.conclude(&made);
         return;
     };
+    let absent =
+        |j: usize| mapped.is_some_and(|place| place.part == j) || sent.iter().any(|s| s.part == j);
     // A replay sets the kernel's scalars from the call, so they must be the same here, and the task must use whole
     // operands.
     let whole = task.kernel.alpha == problem.alpha
@@ -204,36 +267,80 @@ pub(super) fn conclude(
             .iter()
             .copied()
             .eq((0..placed.len()).map(|i| problem.whole(i)));
-    let reduces = problem.routine.reduces();
-    let uses = whole.then(|| {
-        let mut uses = sched::uses(problem, task, placed);
-        if let Some(place) = &mapped {
-            uses.remove(place.part);
-        }
-        uses
+    let uses: Option<Vec<Use>> = whole.then(|| {
+        let uses = sched::uses(problem, task, placed).into_iter().enumerate();
+        let present = uses.filter(|(j, _)| !absent(*j));
+        present.map(|(_, u)| u).collect()
     });
     let found = cache.conclude(&Made {
         repeats: uses.as_deref().map(|uses| (task.device, uses)),
         ..made
     });
-    let note = found.map(|(resident, at)| Note {
-        like: like(call),
-        resident,
-        kernel: match &mapped {
-            // Each replay takes a buffer of its own.
-            Some(place) => kernel(task, &with_mapped(&at, place.part, Operand::default())),
-            None => kernel(task, &at),
-        },
-        blocks: distinct(blocks),
-        reduces,
-        bytes: per_call_bytes(placed),
-        mapped: mapped.map(|place| (place, placed[place.operand].clone())),
+    let note = found.map(|(resident, at)| {
+        let mut at = at.into_iter();
+        let each = (0..task.parts.len()).map(|j| {
+            // Each replay has buffers of its own.
+            let present = (!absent(j)).then(|| at.next());
+            present.flatten().unwrap_or_default()
+        });
+        let each: Vec<Operand> = each.collect();
+        Note {
+            like: like(call),
+            resident,
+            kernel: kernel(task, &each),
+            blocks: distinct(item.blocks.iter().copied().flatten().collect()),
+            reduces,
+            bytes: per_call_bytes(placed),
+            mapped: mapped.map(|place| (place, placed[place.operand].clone())),
+            sent: sent.clone(),
+            sent_bytes,
+        }
     });
     let writes_back = note
         .as_ref()
         .is_some_and(|note| note.resident.writes_back());
+    let sends = note.as_ref().map_or(0, |note| {
+        let operands = note.sent.iter().map(|s| 1 << task.parts[s.part].operand);
+        let mask: u64 = operands.sum();
+        let device = (task.device.index() as u64) << MASK_BITS;
+        if mask > 0 { mask | device } else { 0 }
+    });
     // Without a note, an older one of the call is removed: the call cannot be replayed now.
-    sites.with(*key, |site| site.set_replay(note, writes_back));
+    sites.with(*key, |site| site.set_replay(note, writes_back, sends));
+}
+
+/// The inputs that a replay of a call uploads, as their memory belongs to no block, and their bytes in a buffer; `None` if the call
+/// cannot be replayed.
+fn sent(
+    item: &Item,
+    task: &Task,
+    placed: &[Use],
+    mapped: Option<&Place>,
+    waits: bool,
+) -> Option<(Vec<Sent>, usize)> {
+    let problem = &item.problem;
+    let mut found = Vec::new();
+    for (part, operand) in task.parts.iter().map(|p| p.operand).enumerate() {
+        if item.blocks[operand].is_some() || mapped.is_some_and(|place| place.part == part) {
+            continue;
+        }
+        let read = problem.access(operand) == Access::Read;
+        let all = problem.routine.triangle() != Some(operand);
+        if !(waits && read && all && mapped::passes(&placed[operand].view)) {
+            return None;
+        }
+        let (_, pitch) = placed[operand].packed();
+        found.push((part, operand, placed[operand].step_at(pitch)));
+    }
+    // As `Known::sends` names them: in the order of the operands.
+    found.sort_by_key(|(_, operand, _)| *operand);
+    let views = found.iter().map(|(_, operand, _)| &placed[*operand].view);
+    let (begins, bytes) = mapped::in_a_row(views);
+    let sent = found
+        .iter()
+        .zip(begins)
+        .map(|(&(part, _, step), begin)| Sent { part, begin, step });
+    (bytes <= BUFFER_BYTES).then(|| (sent.collect(), bytes))
 }
 
 fn distinct(mut blocks: Vec<Block>) -> Vec<Block> {

@@ -118,7 +118,7 @@ pub fn run(
         // For a single call the caller has tried a replay already; the products of a batch are tried here.
         let batch = group.is_batch();
         let known = batch.then(|| policy.replays(&item.call, item.key));
-        if let Some((_, landed)) = known.flatten().and_then(|k| k.launch(cache)) {
+        if let Some((_, landed)) = known.flatten().and_then(|k| k.launch(cache, None)) {
             ran.landed.extend(landed);
             continue;
         }

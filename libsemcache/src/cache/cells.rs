@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::DeviceId;
-use crate::device::api::{Backend, Cell};
+use crate::device::api::{BUFFER_BYTES, Backend, Cell};
 
 /// The most cells, and the most buffers, that are used of each device, one bit each in a word.
 const MOST: usize = 64;
@@ -19,9 +19,19 @@ pub(super) enum Kind {
     Buffer,
 }
 
+/// A device with less memory than this gets none for inputs that pass through buffers.
+const LEAST_MEMORY: usize = 64 << 20;
+
 /// The cells and buffers of all devices.
 #[derive(Debug)]
-pub(crate) struct Cells(Vec<[Pieces; 2]>);
+pub(crate) struct Cells(Vec<OfDevice>);
+
+#[derive(Debug)]
+struct OfDevice {
+    pieces: [Pieces; 2],
+    /// Device memory for inputs that are uploaded from buffers, [`BUFFER_BYTES`] for each buffer; `None`: there is none.
+    inputs: OnceLock<Option<u64>>,
+}
 
 /// Those of one device and kind.
 #[derive(Debug)]
@@ -69,8 +79,21 @@ impl Cells {
             all: OnceLock::new(),
             free: AtomicU64::new(u64::MAX),
         };
-        let devices = backend.devices().iter();
-        Self(devices.map(|_| [none(), none()]).collect())
+        let of_device = |_| OfDevice {
+            pieces: [none(), none()],
+            inputs: OnceLock::new(),
+        };
+        Self(backend.devices().iter().map(of_device).collect())
+    }
+
+    /// The device memory that an input in this buffer is uploaded to; `None` if there is none.
+    pub(super) fn input(&self, backend: &dyn Backend, taken: &Taken) -> Option<u64> {
+        let own = self.0.get(taken.device.index())?;
+        let buffers = own.pieces[Kind::Buffer as usize].all.get()?.len();
+        let large = backend.devices()[taken.device.index()].memory >= LEAST_MEMORY;
+        let alloc = || backend.alloc(taken.device, buffers * BUFFER_BYTES).ok();
+        let base = (*own.inputs.get_or_init(|| large.then(alloc).flatten()))?;
+        Some(base + (taken.index * BUFFER_BYTES) as u64)
     }
 
     /// Takes one of a device that is free; `None` if there is none.
@@ -80,7 +103,7 @@ impl Cells {
         device: DeviceId,
         kind: Kind,
     ) -> Option<Taken> {
-        let own = &self.0.get(device.index())?[kind as usize];
+        let own = &self.0.get(device.index())?.pieces[kind as usize];
         let all = own.all(backend, device, kind)?;
         let take = |free: u64| Some(free & free.wrapping_sub(1)).filter(|_| free != 0);
         loop {
@@ -104,7 +127,7 @@ impl Cells {
     /// Gives one back that no kernel in flight writes.
     pub(super) fn give(&self, taken: &Taken) {
         if let Some(own) = self.0.get(taken.device.index()) {
-            let free = &own[taken.kind as usize].free;
+            let free = &own.pieces[taken.kind as usize].free;
             free.fetch_or(1 << taken.index, Ordering::Release);
         }
     }

@@ -142,7 +142,8 @@ impl Cache {
     /// Launches a kernel whose operands lie where an earlier call placed them, and queues the write-back of the bytes
     /// that it writes on pages shared with other data. `None`: an operand has moved or changed, or the call needs the
     /// full path; nothing was launched. If such a write-back is refused after the launch, the only copy of the bytes is
-    /// gone. `result` is what the kernel leaves in mapped memory, if it does.
+    /// gone. `result` is what the kernel leaves in mapped memory, if the use of its block says whether it may;
+    /// `sent` the upload of other inputs.
     ///
     /// # Errors
     /// Refused or lost; nothing was launched.
@@ -155,6 +156,7 @@ impl Cache {
         resident: &mut Resident,
         kernel: &Kernel,
         result: Option<(AllocId, Rect)>,
+        sent: Option<Ticket>,
     ) -> Result<Option<Launched>, CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -184,6 +186,7 @@ impl Cache {
             return Ok(None);
         }
         let mut deps = Deps::default();
+        sent.into_iter().for_each(|upload| deps.add(upload));
         for placement in &resident.operands {
             let e = state.entries.get(&placement.id).ok_or(CacheError::Gone)?;
             let Some(s) = e.stores.get(&placement.replica) else {

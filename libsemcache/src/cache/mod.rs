@@ -208,6 +208,12 @@ std::thread_local! {
 /// Ids of transient entries are above this number, ids of host blocks below it.
 const TRANSIENT_BASE: u64 = 1 << 62;
 
+/// Whether an id is that of memory of unknown lifetime, made for one call.
+#[must_use]
+pub fn is_transient(id: AllocId) -> bool {
+    id.0 >= TRANSIENT_BASE
+}
+
 impl Cache {
     /// A cache over the devices of `backend`. `panel` is a multiple of the page size.
     #[must_use]

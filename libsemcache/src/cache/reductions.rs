@@ -1,10 +1,14 @@
 //! Results in mapped host memory: a cell or a buffer is taken before the kernel that writes it, and read after it.
-#![expect(unsafe_code, reason = "reads what a device wrote")]
+#![expect(
+    unsafe_code,
+    reason = "reads what a device wrote, and has a device copy"
+)]
 
 use super::Cache;
 use super::cells::{Kind, Taken};
 use crate::base::DeviceId;
-use crate::device::api::{CELL_BYTES, DeviceError, Ticket};
+use crate::base::counters::{COUNTERS, devices};
+use crate::device::api::{CELL_BYTES, DeviceError, Region, Shape, Ticket};
 
 impl Cache {
     /// Takes a free cell of a device; `None` if there is none.
@@ -15,6 +19,29 @@ impl Cache {
     /// Takes a free buffer of a device; `None` if there is none.
     pub fn take_buffer(&self, device: DeviceId) -> Option<Taken> {
         self.cells.take(self.backend, device, Kind::Buffer)
+    }
+
+    /// Queues the upload of the first `bytes` bytes of a buffer; returns the address there, and the copy's ticket. `None` if the device
+    /// has no memory for that, or refuses.
+    #[must_use]
+    pub fn upload_buffer(&self, taken: &Taken, bytes: usize) -> Option<(u64, Ticket)> {
+        let to = self.cells.input(self.backend, taken)?;
+        let region = |addr| Region { addr, pitch: bytes };
+        let shape = Shape {
+            width: bytes,
+            count: 1,
+        };
+        let (from, to_region) = (region(taken.host() as u64), region(to));
+        // SAFETY: the call has the buffer and the device memory that belongs to it for itself, until the kernel that reads that memory
+        // is complete; `bytes` are at most those of a buffer.
+        let ticket = unsafe {
+            self.backend
+                .upload(taken.device(), &[], &[], from, to_region, shape)
+        };
+        let ticket = ticket.ok()?;
+        COUNTERS.bytes.h2d.add(bytes as u64);
+        devices::on(taken.device()).h2d.add(bytes as u64);
+        Some((to, ticket))
     }
 
     /// Gives a cell or a buffer back that no kernel in flight writes.

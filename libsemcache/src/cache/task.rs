@@ -32,6 +32,12 @@ pub struct Use {
     pub step: isize,
 }
 
+/// Bytes of memory that hold a rectangle without the gaps between its runs, and the distance between runs there.
+#[must_use]
+pub fn packed(view: &Rect) -> (usize, usize) {
+    Store::layout(view)
+}
+
 impl Use {
     /// Host address of the operand's lowest byte.
     #[must_use]
@@ -71,10 +77,10 @@ impl Use {
         }
     }
 
-    /// Bytes of memory that hold the operand without the gaps between its runs, and the distance between runs there.
+    /// As [`packed`], of the operand.
     #[must_use]
     pub fn packed(&self) -> (usize, usize) {
-        Store::layout(&self.view)
+        packed(&self.view)
     }
 
     /// The step of the operand where its runs are `pitch` bytes apart.

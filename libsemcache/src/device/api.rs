@@ -74,7 +74,7 @@ pub struct Caps {
 
 /// A piece of mapped host memory: page-locked, and at an address of its own for kernels of one device, which write a result to it:
 /// the value of a reduction (dot, nrm2, asum) to a cell, a small vector or matrix to a buffer. The host reads the result once the
-/// kernel is done; no copy is queued.
+/// kernel is done; no copy is queued. Small inputs are uploaded from buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
     /// Its address for kernels, 16-byte aligned.

@@ -60,6 +60,8 @@ struct Way<R> {
     /// Whether there is a replay, and whether it writes host memory before the call returns.
     replays: AtomicBool,
     writes_back: AtomicBool,
+    /// What a replay uploads: see [`Place::sends`].
+    sends: AtomicU64,
     site: Mutex<Site<R>>,
 }
 
@@ -71,6 +73,7 @@ impl<R> Default for Way<R> {
             replayed: AtomicU64::new(0),
             replays: AtomicBool::new(false),
             writes_back: AtomicBool::new(false),
+            sends: AtomicU64::new(0),
             site: Mutex::default(),
         }
     }
@@ -129,6 +132,12 @@ impl<R> Place<'_, R> {
         self.way.writes_back.load(Relaxed)
     }
 
+    /// What a replay uploads before its kernel, by a number that [`Held::set_replay`] was given; zero: nothing.
+    #[must_use]
+    pub fn sends(&self) -> u64 {
+        self.way.sends.load(Relaxed)
+    }
+
     /// Notes whether a replay of the call writes host memory. The caller holds the call's site.
     pub fn set_writes_back(&self, writes: bool) {
         self.way.writes_back.store(writes, Relaxed);
@@ -174,9 +183,10 @@ impl<R> DerefMut for Held<'_, R> {
 }
 
 impl<R> Held<'_, R> {
-    /// From now on, the call is replayed by `replay`; `writes_back`: that writes host memory.
-    pub fn set_replay(&mut self, replay: Option<R>, writes_back: bool) {
+    /// From now on, the call is replayed by `replay`; `writes_back`: that writes host memory; `sends`: what it uploads.
+    pub fn set_replay(&mut self, replay: Option<R>, writes_back: bool, sends: u64) {
         self.way.writes_back.store(writes_back, Relaxed);
+        self.way.sends.store(sends, Relaxed);
         self.way.replays.store(replay.is_some(), Relaxed);
         self.site.replay = replay.map(Box::new);
     }
@@ -229,6 +239,7 @@ impl<R> Set<R> {
             way.replayed.store(0, Relaxed);
             way.replays.store(false, Relaxed);
             way.writes_back.store(false, Relaxed);
+            way.sends.store(0, Relaxed);
             of.store(key, Relaxed);
             return Some(self.at(i, key));
         }
@@ -350,7 +361,7 @@ mod tests {
         let sites = sites();
         let keys: Vec<u64> = (1..=WAYS as u64).map(key).collect();
         for (&key, replay) in keys.iter().zip(0..) {
-            sites.with(key, |site| site.set_replay(Some(replay), replay == 1));
+            sites.with(key, |site| site.set_replay(Some(replay), replay == 1, 0));
         }
         for (&key, replay) in keys.iter().zip(0..) {
             let place = sites.replays(key).expect("it has a place");
@@ -358,14 +369,14 @@ mod tests {
             let site = place.site();
             assert!(site.is_some_and(|s| s.replay.as_deref() == Some(&replay)));
         }
-        sites.with(keys[0], |site| site.set_replay(None, false));
+        sites.with(keys[0], |site| site.set_replay(None, false, 0));
         assert!(sites.replays(keys[0]).is_none());
     }
 
     #[test]
     fn a_flood_of_other_calls_replaces_none_that_repeats() {
         let sites = sites();
-        sites.with(key(1), |site| site.set_replay(Some(7), false));
+        sites.with(key(1), |site| site.set_replay(Some(7), false, 0));
         for n in 2..1000 {
             assert!(sites.replays(key(1)).is_some());
             assert_eq!(sites.with(key(n), |site| site.computed), Some(false));

@@ -212,22 +212,34 @@ fn repeat(call: &Call, key: u64) -> Option<Outcome> {
     }
     let runtime = get()?;
     let (known, cache) = (runtime.policy.replays(call, key)?, runtime.cache?);
-    if known.writes_back() {
+    let sends = known.sends();
+    let mut inputs = None;
+    if known.writes_back() || sends.is_some() {
         let checks = {
             let _blocked = SignalsBlocked::new();
             check(&Group::single(call, key)).ok()?
         };
         touch(checks.ends());
+        if let Some((device, operands)) = &sends {
+            inputs = checks.copy_inputs(cache, *device, operands);
+        }
         let _blocked = SignalsBlocked::new();
         drop(checks);
+        if sends.is_some() && inputs.is_none() {
+            return None;
+        }
     }
     // Signals are blocked as in `decide`. Operands that stay on devices are not read here: the call touches no host
     // memory.
-    let (outcome, landed) = {
+    let ended = {
         let _blocked = SignalsBlocked::new();
-        let _underway = Underway::begin()?;
-        known.again(cache)?
+        let underway = Underway::begin();
+        underway.and_then(|_underway| known.again(cache, inputs.as_ref()))
     };
+    if let Some(inputs) = inputs {
+        inputs.give(cache);
+    }
+    let (outcome, landed) = ended?;
     if let Some(landed) = landed {
         landed.store(cache);
     }

@@ -34,8 +34,8 @@ use crate::process::waited::Waiting;
 pub(super) const LANES: usize = Lane::ALL.len();
 /// Result cells of a device.
 pub(super) const CELLS: usize = 64;
-/// Buffers of a device for small results.
-pub(super) const BUFFERS: usize = 4;
+/// Buffers of a device for small operands.
+pub(super) const BUFFERS: usize = 8;
 /// A device that refuses a wait this number of times in a row counts as lost.
 const MOST_REFUSALS: u32 = 100;
 /// How long page-locking makes way for other threads.

@@ -12,7 +12,7 @@ use crate::device::api::{BUFFER_BYTES, CELL_BYTES, Cell};
 
 /// The number of cells and of buffers of a device.
 const EACH: usize = 64;
-const BUFFERS: usize = 4;
+const BUFFERS: usize = 8;
 
 #[repr(C, align(16))]
 struct Word(UnsafeCell<[u8; CELL_BYTES]>);
