@@ -69,6 +69,9 @@ class Page:
         self.lines += [*(f"* {line}" for line in lines), ""]
 
     def table(self, head, rows):
+        if not rows:
+            self.text("Not measured.")
+            return
         self.lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows), ""]
 
     def said(self, paper, here, why):

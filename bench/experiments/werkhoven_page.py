@@ -118,8 +118,8 @@ def strategies(page, measured, paper, machine, both):
     if not tables:
         page.text("Not measured: all of Tables I and II.")
     machine.ask_all([(problem(r, n).call, 0) for r, n in times.of])
-    for routine in set(ROUTINES) - {r for r, _ in times.of}:
-        page.text(f"Not measured: {routine}.")
+    if missing := [routine for routine in ROUTINES if not times.sizes(routine)]:
+        page.text(f"Not measured: {', '.join(missing)}.")
     if not times.of:
         return
     for routine, n in times.of:
