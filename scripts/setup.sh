@@ -1,11 +1,11 @@
 #!/bin/bash
 # Installs what the scripts need on Debian 12 with Rust; does nothing where it is all there.
 #
-#   scripts/setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace]
+#   scripts/setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace|plots]
 #
 # Default: clients, which includes demo; python and cxx are what the suites of these names need besides, and ask for
 # themselves; programs what gpu-programs.sh packs; userfaultfd what the build of tests/oracle-userfaultfd needs;
-# trace Perfetto's trace processor.
+# trace Perfetto's trace processor; plots Matplotlib, for bench/reproduce.
 set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 
@@ -30,10 +30,11 @@ cxx) packages+=("${CXX_CLIENTS[@]}") ;;
 programs) packages+=("${PROGRAMS[@]}") ;;
 userfaultfd) packages+=("${USERFAULTFD[@]}") ;;
 trace) command -v node >/dev/null || packages+=(nodejs) ;;
-*) fail "usage: setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace]" ;;
+plots) packages=(python3-venv) ;;
+*) fail "usage: setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace|plots]" ;;
 esac
 
-command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"
+[ "$what" = plots ] || command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"
 
 missing=()
 for package in "${packages[@]}"; do
@@ -77,13 +78,17 @@ source_of() {
     tar xf "$(find "$CACHE/src" -maxdepth 1 -name "${package}_*.orig.tar.*" ! -name '*.asc')" -C "$CACHE/src/$package" --strip-components=1 --wildcards "$@"
 }
 [ "$what" != programs ] || source_of hpcc hpl/testing/ptest/HPL_pddriver.c '*/hpl/*' '*/include/*'
-if [ "$what" = trace ] && ! "$CACHE/trace/bin/python" -c 'import perfetto.trace_processor' 2>/dev/null; then
-    say "Perfetto's trace processor into $CACHE/trace"
-    rm -rf "$CACHE/trace" && /usr/bin/python3 -m venv "$CACHE/trace"
-    "$CACHE/trace/bin/pip" install -q --disable-pip-version-check --retries 10 --timeout 60 --no-deps --only-binary :all: \
-        --require-hashes -r "$ROOT/scripts/trace/requirements.txt"
-fi
-[[ $what != @(demo|cxx|programs|userfaultfd|trace) ]] || exit 0
+# pinned NAME MODULE: the packages of scripts/NAME/requirements.txt, in an environment of their own, .cache/NAME, where MODULE then is.
+pinned() {
+    ! "$CACHE/$1/bin/python" -c "import $2" 2>/dev/null || return 0
+    say "Python packages of scripts/$1/requirements.txt into $CACHE/$1"
+    rm -rf "${CACHE:?}/$1" && /usr/bin/python3 -m venv "$CACHE/$1"
+    "$CACHE/$1/bin/pip" install -q --disable-pip-version-check --retries 10 --timeout 60 --no-deps --only-binary :all: \
+        --require-hashes -r "$ROOT/scripts/$1/requirements.txt"
+}
+[ "$what" != trace ] || pinned trace perfetto.trace_processor
+[ "$what" != plots ] || pinned plots matplotlib
+[[ $what != @(demo|cxx|programs|userfaultfd|trace|plots) ]] || exit 0
 
 # What is missing is added: the suites of a group do not undo those of another.
 modules=${python[*]/scikit-learn/sklearn}

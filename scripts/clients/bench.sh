@@ -74,6 +74,20 @@ for again in 0 1; do
     [ "$already" = $((again ? 19 : 2)) ] || { cat reproduce.log; fail "reproduce: $already steps were finished already"; }
 done
 say "published experiments: $rows calls, twice"
+# Their pages, and the same again from what is kept beside them.
+pages_of() {
+    PYTHONDONTWRITEBYTECODE=1 "$ROOT/bench/reproduce" --data "$1" --out "$2" --no-plots --semcache "$COMMAND" \
+        --machine "$ROOT/bench/results/h100-80gb-hbm3-x1.toml" >pages.log 2>&1 || { cat pages.log; fail "bench/reproduce: no pages"; }
+}
+pages_of reproduce pages
+pages_of pages pages.again
+for name in cocopelia:85 werkhoven:60; do
+    file=${name%:*}.md
+    rows=$(grep -c '^|' "pages/$file")
+    [ "$rows" = "${name#*:}" ] && grep -q 'Nothing is missing' "pages/$file" || { cat "pages/$file"; fail "$file: $rows rows, not ${name#*:}"; }
+    cmp "pages/$file" "pages.again/$file" || fail "$file differs when it is written again"
+done
+say "pages of published experiments, twice"
 
 # measured FILE KEY...: a calibration has written these figures.
 measured() {
