@@ -68,7 +68,7 @@ def steps(quick):
     def compared(sizes, chosen, name):
         """dgemm of some sizes on both sides."""
         set_ = squares(sizes) + shapes(sizes)
-        return [Calls(f"dgemm, {name}", "auto", "ours", own(set_), decided),
+        return [Calls(f"dgemm, {name}", "auto", "ours", own(set_), decided, 5),
                 Calls(f"dgemm, {name}, cuBLASXt", "xt", "peer", blocked(set_, chosen))]
 
     def daxpy(sizes, name):
