@@ -26,6 +26,7 @@ use std::io::Write;
 
 use semcache::base::counters::{COUNTERS, Degraded};
 use semcache::base::dtype::Dtype;
+use semcache::base::heuristics::Heuristic;
 use semcache::base::{Op, Routine, Value};
 use semcache::blas::{Call, Outcome};
 use semcache::host::heap;
@@ -467,9 +468,19 @@ fn child(seed: u64, steps: usize) {
     }
 }
 
+/// The heuristics that are left out in turn: in most programs none, in one each a single one, in one all of them.
+fn without() -> Vec<String> {
+    let names: Vec<&str> = Heuristic::ALL.iter().map(|(_, name, _)| *name).collect();
+    let one = names
+        .iter()
+        .flat_map(|name| ["none".to_owned(), (*name).to_owned()]);
+    one.chain([names.join(",")]).collect()
+}
+
 /// Every seed on every machine, in every mode, with these panels and gates.
 fn configurations(seeds: u64) -> Vec<Case> {
     let mut cases = Vec::new();
+    let mut without = without().into_iter().cycle();
     let machines = machines(&[
         (1, "64MiB"),
         (2, "64MiB"),
@@ -490,6 +501,7 @@ fn configurations(seeds: u64) -> Vec<Case> {
                     let name = format!(
                         "seed {seed} {devices} memory {memory} mode '{mode}' panel {panel} gate {gate}"
                     );
+                    let without = without.next().unwrap_or_default();
                     // Some programs switch to write-through on the way.
                     let switches = (panel, seed % 3) == ("16KiB", 2);
                     cases.push(
@@ -499,6 +511,7 @@ fn configurations(seeds: u64) -> Vec<Case> {
                             .set("SEMCACHE_SIM", &mode)
                             .set("SEMCACHE_PANEL", panel)
                             .set("SEMCACHE_GATE", gate)
+                            .set("SEMCACHE_WITHOUT", without)
                             .set(
                                 "COHERENCE_WRITE_THROUGH_AT",
                                 if switches { "150" } else { "" },
