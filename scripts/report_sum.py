@@ -68,7 +68,7 @@ def add(path, total):
 
 def finish(total):
     total["faults"] = total.get("faults.read", 0) + total.get("faults.write", 0)
-    total["moved"] = total.get("bytes.h2d", 0) + total.get("bytes.d2h", 0)
+    total["moved"] = sum(total.get(f"bytes.{way}", 0) for way in ("h2d", "d2h", "mapped"))
     total["per_call"] = total["moved"] + total.get("bytes.saved", 0)
     return total
 

@@ -69,7 +69,7 @@ impl Summary {
         format!(
             "semcache: {} calls offloaded; {} moved, {}; {faults} fault{}{}",
             parts.join(", "),
-            human(bytes.h2d + bytes.d2h),
+            human(bytes.h2d + bytes.d2h + bytes.mapped),
             saved(bytes.saved),
             if faults == 1 { "" } else { "s" },
             self.tail()

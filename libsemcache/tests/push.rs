@@ -85,7 +85,7 @@ fn counts() -> Counts {
     Counts {
         reads: COUNTERS.faults.read.get(),
         writes: COUNTERS.faults.write.get(),
-        d2h: COUNTERS.bytes.d2h.get(),
+        d2h: COUNTERS.bytes.d2h.get() + COUNTERS.bytes.mapped.get(),
         h2d: COUNTERS.bytes.h2d.get(),
     }
 }

@@ -11,9 +11,9 @@ use super::args::{self, Checked};
 use super::batch::Batch;
 use super::call::Call;
 use super::call_key;
-use super::mapped::Inputs;
+use super::mapped::{Inputs, Sends};
 use crate::base::counters::WhyHost;
-use crate::base::{DeviceId, Dtype, Rect, Routine};
+use crate::base::{Dtype, Rect, Routine};
 use crate::cache::hot::OPERANDS;
 use crate::cache::{self, Cache};
 use crate::host::{self, Block};
@@ -144,22 +144,17 @@ impl Checks {
         places.flat_map(|p| [p.start, p.end() - 1])
     }
 
-    /// Copies inputs of a single call to a buffer of the device: the operands for which `which` is true. The caller holds no lock and has
-    /// blocked no signal: the program's handlers get the faults.
+    /// Copies those inputs of a single call to a buffer that `sends` names. The caller holds no lock, and has
+    /// blocked signals.
     #[must_use]
-    pub fn copy_inputs(
-        &self,
-        cache: &Cache,
-        device: DeviceId,
-        which: &dyn Fn(usize) -> bool,
-    ) -> Option<Inputs> {
+    pub fn copy_inputs(&self, cache: &Cache, sends: Sends) -> Option<Inputs> {
         let [item] = self.items.as_slice() else {
             return None;
         };
         let places = item.places.iter().enumerate();
-        let places: SmallVec<[Rect; 3]> =
-            places.filter(|(i, _)| which(*i)).map(|(_, p)| *p).collect();
-        Inputs::copy(cache, device, &places)
+        let sent = places.filter(|(i, _)| sends.has(*i));
+        let places: SmallVec<[Rect; 3]> = sent.map(|(_, place)| *place).collect();
+        Inputs::copy(cache, &places, sends)
     }
 
     /// Whether a call multiplies a vector by zero. Host libraries differ in whether zero times NaN is zero or NaN, and

@@ -61,7 +61,7 @@ impl Predicted {
 pub enum Carried {
     /// The devices run it.
     Done(Outcome),
-    /// The devices have run it, and left its result in mapped memory.
+    /// The devices have run it, and its result, which was in mapped memory, is to be stored.
     Landed(Outcome, Landed),
     /// The calling thread has to compute some tasks.
     Rest(Rest),
@@ -295,6 +295,11 @@ impl Issue {
             streamed,
             ..
         } = self;
+        if launched.is_err()
+            && let Some(unused) = mapped.take()
+        {
+            unused.give(cache);
+        }
         let issued = launched.and_then(|last| {
             // If a device is lost during the write-back, `land` reports it here, while the inputs may still exist.
             let kernel = cell.take().zip(last);
@@ -309,17 +314,17 @@ impl Issue {
                 _ => Ok(()),
             });
             landed.map_err(|error| Stopped {
-                at: plan.tasks.len(),
+                // No byte of a result in mapped memory has been stored, so the whole call is computed again.
+                at: if operand.is_some() {
+                    0
+                } else {
+                    plan.tasks.len()
+                },
                 error: as_loss(error),
             })
         });
         if let Some(unused) = cell {
             cache.give_cell(unused);
-        }
-        if issued.as_ref().is_err_and(|stopped| stopped.at == 0)
-            && let Some(unused) = mapped.take()
-        {
-            unused.give(cache);
         }
         if let Err(stopped) = issued {
             debug!(
@@ -379,8 +384,8 @@ impl Issue {
             return Ok((Carried::Rest(rest), Vec::new()));
         }
         let outcome = value::outcome(problem.routine, problem.dtype, &slots);
-        let carried = match mapped {
-            Some(mapped) => Carried::Landed(outcome, mapped.landed(placed)),
+        let carried = match mapped.and_then(|mapped| mapped.land(cache, placed)) {
+            Some(landed) => Carried::Landed(outcome, landed),
             None => Carried::Done(outcome),
         };
         Ok((carried, landing))

@@ -221,6 +221,9 @@ impl Policy {
     pub(super) fn left_to_host(&self, key: u64, calls: usize, host_s: f64, each: bool) {
         let now = self.now();
         let left = self.sites.with(key, |site| {
+            // A replay would go to devices without a decision.
+            site.set_replay(None, false, 0);
+            site.computed = false;
             // During an A/B probe, too, every call gets a decision of its own.
             let each = each || site.probe.probing();
             let left = if each {

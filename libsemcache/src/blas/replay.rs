@@ -13,10 +13,11 @@
 
 use super::call::{Call, Outcome};
 use super::checks::Item;
-use super::mapped::{self, Inputs, Landed, Place};
+use super::mapped::{self, Inputs, Landed, Place, Sends};
 use super::{names, value};
+use crate::base::Value;
 use crate::base::counters::{self, COUNTERS, devices};
-use crate::base::{DeviceId, Value};
+use crate::base::heuristics::Heuristic;
 use crate::cache::call::Made;
 use crate::cache::hot::Resident;
 use crate::cache::lost;
@@ -45,7 +46,9 @@ pub struct Note {
     mapped: Option<(Place, Use)>,
     /// Inputs in memory of unknown lifetime, which each replay uploads.
     sent: Vec<Sent>,
-    sent_bytes: usize,
+    sends: Sends,
+    /// Replays since the note was made.
+    replays: u32,
 }
 
 /// An input that each replay uploads from a buffer.
@@ -57,8 +60,9 @@ struct Sent {
     step: isize,
 }
 
-/// The bits of a number that stands for operands; the device follows.
-const MASK_BITS: u32 = 8;
+/// One in this many replays with operands in buffers takes the ordinary path: nothing else would ask again whether the call belongs on
+/// devices, as the CPU's accesses to these operands change nothing.
+const ASKED: u32 = 32;
 
 /// The call sites of the program.
 pub type Sites = CallSites<Note>;
@@ -85,12 +89,10 @@ impl Known<'_> {
         self.place.writes_back()
     }
 
-    /// The device of a replay that uploads inputs, and the operands which these are.
+    /// The inputs that a replay uploads.
     #[must_use]
-    pub fn sends(&self) -> Option<(DeviceId, impl Fn(usize) -> bool + use<>)> {
-        let sends = self.place.sends();
-        let device = DeviceId::at((sends >> MASK_BITS) as usize);
-        (sends != 0).then_some((device, move |operand| sends >> operand & 1 == 1))
+    pub fn sends(&self) -> Sends {
+        Sends::of_site(self.place.sends())
     }
 
     /// Replays the call if its operands are unchanged, and counts it as offloaded. A result in mapped memory is returned, too.
@@ -119,6 +121,12 @@ impl Known<'_> {
         if !note_of.blocks.iter().all(host::stands) {
             return None;
         }
+        if note_of.mapped.is_some() || !note_of.sent.is_empty() {
+            note_of.replays += 1;
+            if note_of.replays.is_multiple_of(ASKED) {
+                return None;
+            }
+        }
         let record = self.call.routine.record();
         let mut kernel = Kernel {
             alpha: record.alpha.take(self.call.alpha),
@@ -128,7 +136,7 @@ impl Known<'_> {
         let on = note_of.resident.device();
         let sent = match inputs {
             _ if note_of.sent.is_empty() => None,
-            Some(inputs) if inputs.device() == on && inputs.bytes == note_of.sent_bytes => {
+            Some(inputs) if inputs.sends == note_of.sends => {
                 let (base, upload) = inputs.upload(cache)?;
                 for sent in &note_of.sent {
                     let addr = base + sent.begin as u64;
@@ -196,10 +204,10 @@ impl Known<'_> {
         }
         let ended = match (cell, mapped) {
             // If the device is lost, so is the value or the result; the call has changed no operand.
-            (Some(buffer), Some((place, operand))) => {
+            (Some(buffer), Some((_, operand))) => {
                 cache.backend().wait(launched.kernel).ok()?;
-                let landed = place.landed(buffer, &operand);
-                (Outcome::Done(Value::ZERO), Some(landed))
+                let landed = mapped::land(cache, buffer, &operand);
+                (Outcome::Done(Value::ZERO), landed)
             }
             (Some(cell), None) => {
                 let value = cache.collect(cell, launched.kernel).ok()?;
@@ -238,7 +246,7 @@ pub(super) fn conclude(
             return None;
         }
         let mut again = false;
-        if sites.uses_replays() {
+        if sites.uses(Heuristic::Replay) {
             sites.with(*key, |site| {
                 again = core::mem::replace(&mut site.computed, true)
             });
@@ -250,9 +258,12 @@ pub(super) fn conclude(
         // A replay that uploads inputs waits for its kernel, which reads them.
         let waits = reduces || mapped.is_some();
         let sent = sent(item, task, placed, mapped.as_ref(), waits)?;
-        Some((task, sent))
+        let operands = sent.iter().map(|s| task.parts[s.part].operand);
+        let sends = Sends::new(task.device, operands);
+        let uses = sites.uses(Heuristic::Mapped) && cache.takes_inputs(task.device);
+        (sends.is_empty() || uses).then_some((task, sent, sends))
     });
-    let Some((task, (sent, sent_bytes))) = found else {
+    let Some((task, sent, sends)) = found else {
         cache.conclude(&made);
         return;
     };
@@ -293,31 +304,27 @@ pub(super) fn conclude(
             bytes: per_call_bytes(placed),
             mapped: mapped.map(|place| (place, placed[place.operand].clone())),
             sent: sent.clone(),
-            sent_bytes,
+            sends,
+            replays: 0,
         }
     });
     let writes_back = note
         .as_ref()
         .is_some_and(|note| note.resident.writes_back());
-    let sends = note.as_ref().map_or(0, |note| {
-        let operands = note.sent.iter().map(|s| 1 << task.parts[s.part].operand);
-        let mask: u64 = operands.sum();
-        let device = (task.device.index() as u64) << MASK_BITS;
-        if mask > 0 { mask | device } else { 0 }
-    });
     // Without a note, an older one of the call is removed: the call cannot be replayed now.
-    sites.with(*key, |site| site.set_replay(note, writes_back, sends));
+    sites.with(*key, |site| {
+        site.set_replay(note, writes_back, sends.number());
+    });
 }
 
-/// The inputs that a replay of a call uploads, as their memory belongs to no block, and their bytes in a buffer; `None` if the call
-/// cannot be replayed.
+/// The inputs that a replay of a call uploads, as their memory belongs to no block; `None` if the call cannot be replayed.
 fn sent(
     item: &Item,
     task: &Task,
     placed: &[Use],
     mapped: Option<&Place>,
     waits: bool,
-) -> Option<(Vec<Sent>, usize)> {
+) -> Option<Vec<Sent>> {
     let problem = &item.problem;
     let mut found = Vec::new();
     for (part, operand) in task.parts.iter().map(|p| p.operand).enumerate() {
@@ -329,8 +336,8 @@ fn sent(
         if !(waits && read && all && mapped::passes(&placed[operand].view)) {
             return None;
         }
-        let (_, pitch) = placed[operand].packed();
-        found.push((part, operand, placed[operand].step_at(pitch)));
+        let step = placed[operand].step_at(placed[operand].view.stride);
+        found.push((part, operand, step));
     }
     // As `Known::sends` names them: in the order of the operands.
     found.sort_by_key(|(_, operand, _)| *operand);
@@ -340,7 +347,7 @@ fn sent(
         .iter()
         .zip(begins)
         .map(|(&(part, _, step), begin)| Sent { part, begin, step });
-    (bytes <= BUFFER_BYTES).then(|| (sent.collect(), bytes))
+    (bytes <= BUFFER_BYTES).then(|| sent.collect())
 }
 
 fn distinct(mut blocks: Vec<Block>) -> Vec<Block> {

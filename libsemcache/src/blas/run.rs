@@ -28,7 +28,7 @@ pub struct Ran {
     /// The tasks, of the calls before `from`, that the calling thread has to compute. No call reads what another call
     /// of the group writes, so their order does not matter.
     pub rests: Vec<Rest>,
-    /// Results that are in mapped memory, to be copied to the program's.
+    /// Results that were in mapped memory, to be stored to the program's.
     pub landed: SmallVec<[Landed; 1]>,
     /// The first call that the host BLAS has to run, because the devices refused it.
     pub from: Option<usize>,

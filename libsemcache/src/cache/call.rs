@@ -179,6 +179,9 @@ impl Cache {
                 Some((_, _, push)) => *push,
                 None => Some(self.expect_result(state, number, id, &rect)),
             };
+            if operand.access == Intent::Update {
+                state.uses.updated(id);
+            }
             found.push((id, rect, push));
         }
         let outlook = |(i, (id, rect, push)): (usize, (AllocId, Rect, Option<Push>))| {

@@ -88,12 +88,17 @@ impl Cells {
 
     /// The device memory that an input in this buffer is uploaded to; `None` if there is none.
     pub(super) fn input(&self, backend: &dyn Backend, taken: &Taken) -> Option<u64> {
-        let own = self.0.get(taken.device.index())?;
-        let buffers = own.pieces[Kind::Buffer as usize].all.get()?.len();
-        let large = backend.devices()[taken.device.index()].memory >= LEAST_MEMORY;
-        let alloc = || backend.alloc(taken.device, buffers * BUFFER_BYTES).ok();
-        let base = (*own.inputs.get_or_init(|| large.then(alloc).flatten()))?;
+        let base = self.inputs(backend, taken.device)?;
         Some(base + (taken.index * BUFFER_BYTES) as u64)
+    }
+
+    /// Where the device memory for inputs begins.
+    pub(super) fn inputs(&self, backend: &dyn Backend, device: DeviceId) -> Option<u64> {
+        let own = self.0.get(device.index())?;
+        let buffers = own.pieces[Kind::Buffer as usize].all(backend, device, Kind::Buffer)?;
+        let large = backend.devices()[device.index()].memory >= LEAST_MEMORY;
+        let alloc = || backend.alloc(device, buffers.len() * BUFFER_BYTES).ok();
+        *own.inputs.get_or_init(|| large.then(alloc).flatten())
     }
 
     /// Takes one of a device that is free; `None` if there is none.

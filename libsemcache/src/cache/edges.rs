@@ -23,12 +23,11 @@
 //! Result bytes are not compared: the program does not write a call's result while the call runs.
 #![expect(unsafe_code, reason = "reads pages of the program")]
 
-use core::ffi::c_void;
 use std::sync::atomic::Ordering;
 
 use log::debug;
-use semcache_fault::probe::attempt;
 
+use super::copied::copied;
 use super::scans::Choice;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::{Access, AllocId, Interval, Rect, RectSet, Spans};
@@ -260,31 +259,11 @@ impl OnEdges {
 
 /// Reads these bytes of a block; `None` if a load faults.
 fn read(base: usize, span: Interval) -> Option<Vec<u8>> {
-    #[repr(C)]
-    struct Copying {
-        from: usize,
-        to: *mut u8,
-        len: usize,
-    }
-    /// # Safety
-    /// `data` is a `Copying` whose `to` has room.
-    unsafe extern "C" fn copy(data: *const c_void) {
-        // SAFETY: by the caller's promise `data` is a `Copying`.
-        let Copying { from, to, len } = unsafe { data.cast::<Copying>().read() };
-        let from = core::ptr::with_exposed_provenance::<u8>(from);
-        // SAFETY: `to` has room for the bytes, and lies in the runtime's own memory. If a load from the source faults,
-        // `attempt` ends the copy. Other threads of the program may write to the source meanwhile: any mixture of old
-        // and new bytes will do, since the comparison or the next scan finds the new ones.
-        unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
-    }
     let mut bytes = vec![0; span.len()];
-    let work = Copying {
-        from: base + span.start,
-        to: bytes.as_mut_ptr(),
-        len: bytes.len(),
-    };
-    // SAFETY: `copy` only copies bytes, and `work` and `bytes` are locals of this function; signals are blocked where
-    // calls run on devices.
-    let done = unsafe { attempt(copy, (&raw const work).cast()) };
-    (done == Some(true)).then_some(bytes)
+    let to = bytes.as_mut_ptr().expose_provenance();
+    // SAFETY: bytes of the block, or the load faults; `bytes` has room for them, and lies in the runtime's own memory. Signals are
+    // blocked where calls run on devices. Other threads of the program may write to the source meanwhile: any mixture of old and new
+    // bytes will do, since the comparison or the next scan finds the new ones.
+    let done = unsafe { copied(base + span.start, to, span.len()) };
+    done.then_some(bytes)
 }

@@ -181,7 +181,7 @@ impl Cache {
             }
         }
         if let Some((id, rect)) = result
-            && !state.uses.is_for_cpu(id, &rect, true)
+            && !self.is_for_cpu(state, id, &rect, true)
         {
             return Ok(None);
         }
@@ -209,7 +209,11 @@ impl Cache {
                     .push(self.backend, placement.view, ticket, placement.write);
                 s.stamp = stamp;
             }
-            state.note_repeat(placement.id, placement.write);
+            let reads = placement
+                .touched
+                .iter()
+                .any(|(_, i)| *i != Intent::Overwrite);
+            state.note_repeat(placement.id, placement.write, reads);
         }
         state.calls += 1;
         let pending = self.queue_write_backs(state, resident, pending);

@@ -20,6 +20,7 @@ pub mod apply;
 pub mod call;
 pub mod cells;
 pub mod changed;
+pub mod copied;
 pub mod edges;
 pub mod fault;
 pub mod flush;

@@ -75,13 +75,32 @@ impl Cache {
         rect: &Rect,
     ) -> bool {
         if id.0 >= TRANSIENT_BASE {
-            return true;
+            return state.uses.maps();
         }
-        let mapped = state.uses.is_for_cpu(id, rect, false);
+        let mapped = self.is_for_cpu(state, id, rect, false);
         if mapped {
             state.note_device(call, id, self.panels(rect), true);
         }
         mapped
+    }
+
+    /// Whether a result is left in host memory alone ([`BlockUses::is_for_cpu`]). Not if its pages hold bytes of which a device has the
+    /// newest copy, as the store of the result would fault there each time, and have these bytes written back.
+    ///
+    /// [`BlockUses::is_for_cpu`]: crate::policy::block_uses::BlockUses::is_for_cpu
+    pub(super) fn is_for_cpu(
+        &self,
+        state: &mut State,
+        id: AllocId,
+        rect: &Rect,
+        replayed: bool,
+    ) -> bool {
+        let pages = Rect::from(rect.span().align_out(self.page));
+        let stale = state
+            .entries
+            .get(&id)
+            .is_some_and(|e| e.dir.stale().overlaps(&pages));
+        !stale && state.uses.is_for_cpu(id, rect, replayed)
     }
 
     /// Queues the write-back of a piece of an output behind the kernel that writes it; the piece's panels stay
@@ -204,10 +223,10 @@ impl Cache {
 
 impl State {
     /// Notes that a replayed call uses a block. `written`: a device leaves a result in the block, which
-    /// [`Cache::expect`] did not announce.
-    pub(crate) fn note_repeat(&mut self, id: AllocId, written: bool) {
+    /// [`Cache::expect`] did not announce; `read`: it reads the block.
+    pub(crate) fn note_repeat(&mut self, id: AllocId, written: bool, read: bool) {
         self.make_room_for_uses();
-        self.uses.note_replay(id, written);
+        self.uses.note_replay(id, written, read);
     }
 
     /// Notes that the CPU touched a block.

@@ -21,6 +21,12 @@ impl Cache {
         self.cells.take(self.backend, device, Kind::Buffer)
     }
 
+    /// Whether a device has memory for inputs that are uploaded from buffers.
+    #[must_use]
+    pub fn takes_inputs(&self, device: DeviceId) -> bool {
+        self.cells.inputs(self.backend, device).is_some()
+    }
+
     /// Queues the upload of the first `bytes` bytes of a buffer; returns the address there, and the copy's ticket. `None` if the device
     /// has no memory for that, or refuses.
     #[must_use]

@@ -32,12 +32,6 @@ pub struct Use {
     pub step: isize,
 }
 
-/// Bytes of memory that hold a rectangle without the gaps between its runs, and the distance between runs there.
-#[must_use]
-pub fn packed(view: &Rect) -> (usize, usize) {
-    Store::layout(view)
-}
-
 impl Use {
     /// Host address of the operand's lowest byte.
     #[must_use]
@@ -75,12 +69,6 @@ impl Use {
             addr: region.addr,
             step: self.step_at(region.pitch),
         }
-    }
-
-    /// As [`packed`], of the operand.
-    #[must_use]
-    pub fn packed(&self) -> (usize, usize) {
-        packed(&self.view)
     }
 
     /// The step of the operand where its runs are `pitch` bytes apart.

@@ -107,6 +107,10 @@ impl Backend for Traced {
         self.inner.cell(device, index)
     }
 
+    fn buffer(&self, device: DeviceId, index: usize) -> Option<Cell> {
+        self.inner.buffer(device, index)
+    }
+
     fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
         self.inner.alloc(device, bytes)
     }

@@ -155,7 +155,7 @@ impl BlockUse {
         self.results.is_for_cpu(rect)
     }
 
-    /// A replayed call reads the block on a device.
+    /// A device reads the block.
     pub(super) fn read_by_device(&mut self) {
         self.results.read_by_device();
     }

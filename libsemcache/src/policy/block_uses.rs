@@ -84,21 +84,39 @@ impl BlockUses {
         h.used_by(call);
         let mut expected = h.expected();
         h.used();
+        if !without.uses(Heuristic::Amortisation) {
+            expected.calls = 0;
+        }
         if !without.uses(Heuristic::ReadBack) {
             (expected.read_back, expected.looked) = (0.0, 0.0);
         }
         expected
     }
 
-    /// Notes that a replayed call uses a block. `written`: a device leaves a result in the block, which was not announced.
-    pub fn note_replay(&mut self, id: AllocId, written: bool) {
+    /// Notes that a replayed call uses a block. `written`: a device leaves a result in the block, which was not announced; `read`: it
+    /// reads the block.
+    pub fn note_replay(&mut self, id: AllocId, written: bool, read: bool) {
         let h = self.uses.entry(id).or_default();
         h.used_by(REPLAYED);
         h.used();
         h.prediction_error().unknown();
         if written {
             h.same_result();
-        } else {
+        }
+        if read {
+            h.read_by_device();
+        }
+    }
+
+    /// Whether results are left in mapped memory at all.
+    #[must_use]
+    pub fn maps(&self) -> bool {
+        self.without.uses(Heuristic::Mapped)
+    }
+
+    /// Notes that a device updates a result: it reads the block as well.
+    pub fn updated(&mut self, id: AllocId) {
+        if let Some(h) = self.uses.get_mut(&id) {
             h.read_by_device();
         }
     }

@@ -281,10 +281,10 @@ impl<R> CallSites<R> {
         sets[set(key)].place(key)
     }
 
-    /// Whether calls are replayed at all.
+    /// Whether a heuristic is used.
     #[must_use]
-    pub fn uses_replays(&self) -> bool {
-        self.without.uses(Heuristic::Replay)
+    pub fn uses(&self, heuristic: Heuristic) -> bool {
+        self.without.uses(heuristic)
     }
 
     /// The place of a call that can be replayed. Takes no lock.

@@ -120,7 +120,10 @@ pub fn write_report(more: &[(String, WhyHost, u64)]) {
             .add_host(why.name(), *calls);
     }
     let bytes = &mut report.counts.bytes;
-    let saved = i128::from(bytes.per_call) - i128::from(bytes.h2d) - i128::from(bytes.d2h);
+    let saved = i128::from(bytes.per_call)
+        - i128::from(bytes.h2d)
+        - i128::from(bytes.d2h)
+        - i128::from(bytes.mapped);
     bytes.saved = i64::try_from(saved).unwrap_or(if saved < 0 { i64::MIN } else { i64::MAX });
     let faults = &mut report.counts.faults;
     let latency =

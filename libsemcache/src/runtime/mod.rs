@@ -42,6 +42,7 @@ use crate::blas::args::{self, Checked};
 use crate::blas::batch::{Batch, Batched};
 use crate::blas::checks::{Group, check};
 use crate::blas::finish::{HostBlas, HostHas};
+use crate::blas::mapped::Landed;
 use crate::blas::offload_policy::Policy;
 use crate::blas::run::Ran;
 use crate::blas::window::Gone;
@@ -158,9 +159,7 @@ fn group(
     {
         return Err(why);
     }
-    if let Some(cache) = get().and_then(|r| r.cache) {
-        ran.landed.drain(..).for_each(|landed| landed.store(cache));
-    }
+    ran.landed.drain(..).for_each(Landed::store);
     for rest in std::mem::take(&mut ran.rests) {
         let begun = trace::now();
         ran.outcome = rest.compute(facts.host, &took(Policy::host_took));
@@ -213,35 +212,33 @@ fn repeat(call: &Call, key: u64) -> Option<Outcome> {
     let runtime = get()?;
     let (known, cache) = (runtime.policy.replays(call, key)?, runtime.cache?);
     let sends = known.sends();
-    let mut inputs = None;
-    if known.writes_back() || sends.is_some() {
+    if known.writes_back() {
         let checks = {
             let _blocked = SignalsBlocked::new();
             check(&Group::single(call, key)).ok()?
         };
         touch(checks.ends());
-        if let Some((device, operands)) = &sends {
-            inputs = checks.copy_inputs(cache, *device, operands);
-        }
         let _blocked = SignalsBlocked::new();
         drop(checks);
-        if sends.is_some() && inputs.is_none() {
-            return None;
-        }
     }
     // Signals are blocked as in `decide`. Operands that stay on devices are not read here: the call touches no host
     // memory.
-    let ended = {
+    let (outcome, landed) = {
         let _blocked = SignalsBlocked::new();
-        let underway = Underway::begin();
-        underway.and_then(|_underway| known.again(cache, inputs.as_ref()))
+        let _underway = Underway::begin()?;
+        let mut inputs = None;
+        if !sends.is_empty() {
+            let checks = check(&Group::single(call, key)).ok()?;
+            inputs = Some(checks.copy_inputs(cache, sends)?);
+        }
+        let ended = known.again(cache, inputs.as_ref());
+        if let Some(inputs) = inputs {
+            inputs.give(cache);
+        }
+        ended?
     };
-    if let Some(inputs) = inputs {
-        inputs.give(cache);
-    }
-    let (outcome, landed) = ended?;
     if let Some(landed) = landed {
-        landed.store(cache);
+        landed.store();
     }
     Some(outcome)
 }

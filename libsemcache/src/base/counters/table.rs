@@ -135,11 +135,13 @@ counters! {
         d2h,
         /// Bytes copied between devices.
         p2p,
+        /// Bytes of results that kernels wrote to mapped memory, from which the calling thread copied them.
+        mapped,
         /// Bytes that would move if every offloaded call copied its inputs in and its outputs out (an operand that is
         /// updated counts twice).
         per_call,
         computed {
-            /// `per_call` less `h2d` and `d2h`; negative if more was moved.
+            /// `per_call` less `h2d`, `d2h` and `mapped`; negative if more was moved.
             saved: i64,
         }
     }
