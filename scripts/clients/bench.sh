@@ -52,6 +52,12 @@ env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" grid "$dir/grid" --qu
 rows=$(grep -cE '^\| d[a-z]+ \| [0-9]+ \| (host|resident) \|( [0-9.]+ [mu]?s \|){3} (always|never) \|( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2}$' grid/grid.md)
 [ "$rows" = 30 ] || { cat grid/grid.md; fail "grid: $rows cells, not 30"; }
 
+# Products whose results the CPU reads; the program checks them.
+BENCH_WAKE=0.05 LD_LIBRARY_PATH=$dir/pack/lib SEMCACHE_OFFLOAD=always "$COMMAND" run --devices sim:1 --report vector.json -- \
+    "$dir/pack/bin/vector" 64,96 400 >vector.out || fail "vector"
+[ "$(grep -c '"bench":"vector"' vector.out)" = 8 ] || { cat vector.out; fail "vector"; }
+sum vector.json offloaded "cache.mapped>1000" "cache.replayed>1000"
+
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" ablate "$dir/ablate" --quick --rounds 1 --budget 100000 >ablate.log 2>&1 ||
     { cat ablate.log; fail "gpu-bench.sh ablate"; }
 rows=$(grep -cE '^\| [a-z-]+ \| [^|]+ \| 1 \|( [0-9.]+ [mu]?s \|){2}( [0-9.]+ \(0.000 \.\. inf\) \|){2}$' ablate/ablate.md)
