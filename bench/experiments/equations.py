@@ -64,7 +64,7 @@ class Links:
         return sum(w.latency for w, _ in ways) + max([kernel, *(s for _, s in ways)])
 
     def pieces(self, to, back, inputs, kernel, k, slowdown):
-        """Eq. 3 and 4 of CoCoPeLia for k equal pieces with so many inputs; bytes and kernel are those of one piece."""
+        """Eq. 3 and 4 of CoCoPeLia for k equal pieces with that number of inputs; bytes and kernel are those of one piece."""
         come = inputs * self.hd.latency + to * self.hd.copied
         go = self.dh.all(back * self.dh.copied)
         slow_in, slow_out = slowdown[0] * come, slowdown[1] * go

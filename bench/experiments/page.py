@@ -6,7 +6,7 @@ import statistics
 
 
 def number(value, digits=3):
-    """With so many significant digits, without an exponent."""
+    """With that number of significant digits, without an exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"

@@ -247,7 +247,7 @@ done
 # Each child process that computed and ended by exit() has a report of its own, which says why it ran on the host.
 ! chosen processes_tree || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
 expected=0 same spawning offloaded cache.closes faults -- ./spawning
-for what in vfork shared clone underscore handler daemon close close_range closefrom close_number taken taken_exit; do
+for what in vfork shared clone underscore handler both daemon close close_range closefrom close_number taken taken_exit; do
     # A daemon's parents write no report. Results may have been written back for another thread's call before the CPU
     # reads them.
     asserted=(offloaded cache.closes faults)

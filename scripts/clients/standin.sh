@@ -32,7 +32,7 @@ for setting in "${settings[@]}"; do
 done
 say "the device contract: as on simulated devices"
 
-for client in fixed arguments memory vanishing declined; do
+for client in fixed arguments memory vanishing declined children; do
     gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$ROOT/tests/edge/$client.c" -lblas -lpthread -lm &
 done
 gfortran -O2 -g -o "$dir/common" "$ROOT/tests/edge/common.f90" -lblas &
@@ -90,6 +90,8 @@ say "declined: as plain"
 same common offloaded cache.closes faults -- ./common
 same arguments offloaded cache.closes faults -- ./arguments scratch/mapped
 same memory offloaded cache.closes faults -- ./memory
+# Children of a fork share page-locked memory of the driver with their parent.
+same children_both offloaded cache.mapped -- ./children both
 for what in missing protected jumps holes leaps; do same "vanishing_$what" offloaded -- ./vanishing $what; done
 same abac offloaded cache.closes faults calls.dgemm.host==0 -- "$TARGET/legacy/abac" 300
 SEMCACHE_PIN=again same abac_again offloaded cache.closes faults calls.dgemm.host==0 -- "$TARGET/legacy/abac" 700

@@ -97,13 +97,14 @@ pub(crate) unsafe fn host_alloc(memory: *mut *mut c_void, bytes: usize, _flags: 
     let len = bytes
         .checked_next_multiple_of(page_size())
         .ok_or(Status::OutOfMemory)?;
+    // Shared with children of a fork, as the driver's is.
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let at = unsafe {
         mmap_anonymous(
             core::ptr::null_mut(),
             len,
             ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
+            MapFlags::SHARED,
         )
     }
     .map_err(|_| Status::OutOfMemory)?;

@@ -1,7 +1,7 @@
 /* Children that are not made by fork alone, and descriptors: results on a device meanwhile.
  *
- *   children WHAT    vfork, shared, clone, underscore, handler, early, system_call, daemon, close, close_range, closefrom, close_number,
- *                    taken, taken_exit, exec; and bare, whose output differs without semcache: a child that no
+ *   children WHAT    vfork, shared, clone, underscore, handler, both, early, system_call, daemon, close, close_range, closefrom,
+ *                    close_number, taken, taken_exit, exec; and bare, whose output differs without semcache: a child that no
  *                    library can know of */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -170,6 +170,53 @@ static void handlers(void)
     for (int i = 0; made < 300; i++)
         free(need(malloc(40000 + i % 7 * 4096)));
     puts("handler: made them");
+    parent_goes_on();
+}
+
+static volatile sig_atomic_t in_child;
+
+static void on_alarm_both(int signal)
+{
+    (void)signal;
+    int error = errno;
+    pid_t child = _Fork();
+    if (child == 0)
+        in_child = 1;
+    made += child > 0;
+    errno = error;
+}
+
+/* Forks in a signal handler that has interrupted any code, mostly a call: parent and child both go on with it, at the same time. A call's
+ * matrices are on the stack, and alpha is another each time. */
+static void both_go_on(void)
+{
+    enum { CHILDREN = 200, MORE = 5 };
+    double left[NN], right[NN], product[NN], once[NN];
+    memcpy(left, a, sizeof left);
+    memcpy(right, b, sizeof right);
+    multiply(N, 1, left, right, 0, once);
+    results(0);
+    struct sigaction action = {.sa_handler = on_alarm_both, .sa_flags = SA_RESTART};
+    if (sigaction(SIGALRM, &action, NULL))
+        exit(2);
+    int wrong = 0, seen = 0, left_to_do = MORE;
+    alarm_soon();
+    for (int i = 0; seen < CHILDREN; i++) {
+        double alpha = in_child ? 1000 + i % 7 : i % 500 + 1;
+        multiply(N, alpha, left, right, 0, product);
+        for (int k = 0; k < NN; k++)
+            wrong += product[k] != alpha * once[k];
+        if (in_child && left_to_do-- == 0)
+            _exit(wrong != 0);
+        int status;
+        if (!in_child && made > seen && waitpid(-1, &status, WNOHANG) > 0) {
+            wrong += status != 0;
+            seen++;
+            if (seen < CHILDREN)
+                alarm_soon();
+        }
+    }
+    printf("both: %d elements or children are wrong\n", wrong);
     parent_goes_on();
 }
 
@@ -529,6 +576,8 @@ int main(int argc, char **argv)
         underscore();
     else if (!strcmp(what, "handler"))
         handlers();
+    else if (!strcmp(what, "both"))
+        both_go_on();
     else if (!strcmp(what, "early"))
         early();
     else if (!strcmp(what, "system_call"))

@@ -89,8 +89,8 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Copies inputs at these addresses, those that `sends` names, to a buffer of its device; `None` if they do not fit, a load faults, or all buffers are in use.
-    /// The caller holds no lock, and has blocked signals.
+    /// Copies inputs at these addresses, those that `sends` names, to a buffer of its device; `None` if they do not fit, a load faults,
+    /// or all buffers are in use. The caller holds no lock, and has blocked signals.
     pub(super) fn copy(cache: &Cache, places: &[Rect], sends: Sends) -> Option<Inputs> {
         let (begins, bytes) = in_a_row(places.iter());
         if bytes > BUFFER_BYTES || !places.iter().all(passes) {

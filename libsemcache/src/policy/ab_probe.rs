@@ -35,8 +35,10 @@ impl Where {
 const FIRST: u32 = 64;
 /// Decisions in an A/B probe. The first cycle is not measured: operands move in it.
 const LENGTH: u32 = 4;
-/// Decisions of an A/B probe in which the probed side takes at most [`NEAR`] times as long: the first calls there cannot be
-/// replayed, and the threads of the host BLAS are still awake.
+/// Decisions for the probed side in an A/B probe in which it takes at most [`NEAR`] times as long: the first calls there cannot be
+/// replayed, and the threads of the host BLAS are still awake. After the first [`LENGTH`] of them, [`LENGTH`] decisions are for the
+/// side that was chosen before, whose cycles may have become shorter: if the program changed during the probe, cycles of before and
+/// after the change would be compared.
 const LONG: u32 = 24;
 const NEAR: f64 = 1.5;
 /// Number of cycles measured on a side before their time counts.
@@ -47,6 +49,16 @@ const CLOSE: f64 = 3.0;
 const CLEARLY: f64 = 0.92;
 /// With each longer cycle, the shortest measured time grows by up to this factor: the program may have changed.
 const FORGET: f64 = 1.02;
+
+/// A probe that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// The side that is probed.
+    side: Where,
+    /// Decisions so far for that side, and after the first of them for the other one.
+    made: u32,
+    again: u32,
+}
 
 /// The A/B probes of one kind of call.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +73,9 @@ pub struct AbProbe {
     shortest: [f64; 2],
     cycles: [u32; 2],
     decisions: u32,
-    /// The decision at which the next A/B probe begins; and the side of the current probe, and its decisions so far.
+    /// The decision at which the next A/B probe begins; and the current probe.
     next: u32,
-    probe: Option<(Where, u32)>,
+    probe: Option<Probe>,
     /// The next probe takes place if the prediction is at most this number of cycles.
     within: f64,
 }
@@ -115,10 +127,20 @@ impl AbProbe {
         }
     }
 
-    /// Whether the probed side takes a little longer than the other one, or is not clearly faster.
-    fn is_near(&self, probed: Where) -> bool {
-        let [there, here] = [probed, probed.other()].map(|side| self.shortest[side as usize]);
-        there < here * NEAR && there >= here * CLEARLY
+    /// The side for the next decision of a probe that is under way, if it goes on.
+    fn goes_on(&self, probe: &mut Probe) -> Option<Where> {
+        let [there, here] = [probe.side, probe.side.other()].map(|s| self.shortest[s as usize]);
+        let far = there >= here * NEAR;
+        if probe.made >= LENGTH && probe.again < LENGTH && !far {
+            probe.again += 1;
+            return Some(probe.side.other());
+        }
+        let near = !far && there >= here * CLEARLY;
+        let more = probe.made < LENGTH || probe.made < LONG && near;
+        more.then(|| {
+            probe.made += 1;
+            probe.side
+        })
     }
 
     /// The side for a call of this kind, about which a decision is made at the time `now` (seconds), and which is
@@ -134,12 +156,11 @@ impl AbProbe {
     ) -> Where {
         self.ended(now, calls);
         self.decisions = self.decisions.saturating_add(1);
-        if let Some((place, made)) = self.probe {
-            if made < LENGTH || made < LONG && self.is_near(place) {
-                self.probe = Some((place, made + 1));
-                return place;
-            }
-            self.probe = None;
+        if let Some(mut probe) = self.probe.take()
+            && let Some(place) = self.goes_on(&mut probe)
+        {
+            self.probe = Some(probe);
+            return place;
         }
         let chosen = self.better(predicted);
         if self.decisions < self.next {
@@ -156,7 +177,11 @@ impl AbProbe {
         // Older measurements of the probed side may no longer hold.
         self.cycles[other as usize] = 0;
         self.shortest[other as usize] = f64::INFINITY;
-        self.probe = Some((other, 1));
+        self.probe = Some(Probe {
+            side: other,
+            made: 1,
+            again: 0,
+        });
         other
     }
 
@@ -230,6 +255,23 @@ mod tests {
             };
         }
         assert!(on_devices > 900, "{on_devices}");
+    }
+
+    #[test]
+    fn a_program_that_changes_during_a_probe_is_followed() {
+        // The CPU rewrites the inputs before each of the first calls, and no more at any decision of the first probe.
+        for change in FIRST - 4..FIRST + 2 * LONG {
+            let mut probes = AbProbe::default();
+            let (mut now, mut late) = (0.0, 0);
+            for n in 1..4 * FIRST {
+                let place = probes.place(now, |_, _| Some(1), Devices, |_| 6.0);
+                probes.went(now, place, 0);
+                let (host, devices) = if n < change { (10.0, 5.7) } else { (6.0, 0.9) };
+                now += if place == Host { host } else { devices };
+                late += u32::from(n >= change && place == Host);
+            }
+            assert!(late <= 10, "{late} after a change at {change}");
+        }
     }
 
     #[test]
