@@ -22,7 +22,7 @@ import sys
 import time
 
 import pairs
-from run import BIN, LIB, Bench, machine, quoted, semcache, time_text, unpack
+from run import BIN, LIB, Bench, machine, markdown, notes_text, quoted, semcache, time_text, unpack
 
 # The patterns that a process runs, by group.
 GROUPS = {
@@ -178,10 +178,6 @@ class Ablation:
         return rows
 
 
-def table(head, rows):
-    return "\n".join("| " + " | ".join(x) + " |" for x in [head, ["---"] * len(head), *rows])
-
-
 def main():
     names = [*HEURISTICS, "change"]
     parser = argparse.ArgumentParser(prog="gpu-bench.sh ablate", description=__doc__, formatter_class=argparse.RawTextHelpFormatter,
@@ -215,14 +211,13 @@ def main():
     text = ["# What each heuristic is worth" + (" (quick: sizes that show nothing but that everything runs)" if o.quick else ""), "",
             machine(b).rpartition("\n")[0], f"* command: `ablate {quoted([w for w in sys.argv[1:] if w != o.out])}`; {done} round{'s' * (done != 1)}", ""]
     if rows:
-        text += [table(["heuristic", "pattern", "rounds", "all", "without", "without / all (95 %)", "all again / all (95 %)"], rows), ""]
+        text += [markdown(["heuristic", "pattern", "rounds", "all", "without", "without / all (95 %)", "all again / all (95 %)"], rows), ""]
     if changed:
         text += ["Programs that change what they do: the last 20 calls of either phase, the calls of the second phase before three in a row "
                  f"take at most {SETTLED} times as long as its last 20 (median of the rounds, and the largest), and the calls of that phase "
                  "that take longer in all.", "",
-                 table(["change", "routine", "n", "before", "after", "calls until then", "slower in all", f"at most {WANTED}?"], changed), ""]
-    if b.notes:
-        text += ["Notes:", ""] + [f"* {n}" for n in b.notes] + [""]
+                 markdown(["change", "routine", "n", "before", "after", "calls until then", "slower in all", f"at most {WANTED}?"], changed), ""]
+    text += notes_text(b.notes)
     text += [f"In all {time.monotonic() - begun:.0f} s.", ""]
     with open(os.path.join(o.out, "ablate.md"), "w", encoding="utf-8") as f:
         f.write("\n".join(text))

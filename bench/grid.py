@@ -17,7 +17,7 @@ import sys
 import time
 
 import pairs
-from run import BIN, Bench, machine, quoted, time_text
+from run import BIN, Bench, machine, markdown, notes_text, quoted, time_text
 
 SETTINGS = ["auto", "always", "never", "control"]
 SIZES = ["16,32,64,128,256,512", "1024,2048", "4096", "8192"]
@@ -92,9 +92,8 @@ def main():
     text = ["# The decision between host and GPUs", "", machine(b), f"* command: `grid {quoted([w for w in sys.argv[1:] if w != o.out])}`; {done} rounds", "",
             f"Of {len(rows)} cells {within} have an interval that ends at {WITHIN} or below ({controls} of never against never), {means} a mean; "
             f"the largest mean is {worst[1]:.3f} ({' '.join(worst[0][:3])}; at most {WORST} is wanted).", "",
-            "\n".join("| " + " | ".join(x) + " |" for x in [head, ["---"] * len(head), *(r[0] for r in rows)]), ""]
-    if b.notes:
-        text += ["Notes:", ""] + [f"* {n}" for n in b.notes] + [""]
+            markdown(head, [r[0] for r in rows]), ""]
+    text += notes_text(b.notes)
     with open(os.path.join(o.out, "grid.md"), "w", encoding="utf-8") as f:
         f.write("\n".join(text))
     print("\n".join(text))

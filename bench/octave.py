@@ -22,7 +22,7 @@ import tarfile
 import tempfile
 import time
 
-from run import quoted, semcache, tell, time_text, toolkit_folders
+from run import markdown, notes_text, quoted, semcache, tell, time_text, toolkit_folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Key: octave.m's workload, title, size, size of the quick run, relative tolerance of the numbers.
@@ -225,7 +225,6 @@ def main():
     gpus = tell(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
     cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo", encoding="utf-8") if l.startswith("model name")), "?")
     head = ["workload", "n", f"OpenBLAS, {os.cpu_count()} cores", *SIDES[1:], "ours, first", "OpenBLAS/ours", "best NVBLAS/ours", "offloaded"]
-    table = "\n".join("| " + " | ".join(x) + " |" for x in [head, ["---"] * len(head), *rows])
     words = [w for w in sys.argv[1:] if w != o.out]
     text = ["# Octave" + (" (quick: sizes that show nothing but that everything runs)" if o.quick else ""), "",
             f"* GPUs: {len(gpus)} x {gpus[0]}" if gpus else f"* GPUs: none; devices {r.devices}",
@@ -235,9 +234,8 @@ def main():
             + ("".join(f", {k}={v}" for k, v in r.settings.items())),
             f"* command: `gpu-octave.sh run OUT {quoted(words)}`", "",
             "Times are medians of the repetitions but the first, with their spread; *first* is the first, the start of the GPU",
-            "included. The numbers that each workload prints are compared with those on plain OpenBLAS.", "", table, ""]
-    if r.notes:
-        text += ["Notes:", ""] + [f"* {n}" for n in r.notes] + [""]
+            "included. The numbers that each workload prints are compared with those on plain OpenBLAS.", "", markdown(head, rows), ""]
+    text += notes_text(r.notes)
     text += [f"In all {time.monotonic() - begun:.0f} s.", ""]
     with open(os.path.join(o.out, "octave.md"), "w", encoding="utf-8") as f:
         f.write("\n".join(text))

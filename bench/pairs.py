@@ -26,7 +26,7 @@ import time
 
 import memory
 import run
-from run import BIN, HERE, find, quoted, tell, time_text
+from run import BIN, HERE, find, markdown, notes_text, quoted, tell, time_text
 
 # Key: program, arguments, those of --quick, and which of its lines are figures: title, and the line's variant and size.
 PROGRAMS = {
@@ -207,9 +207,8 @@ def main():
             f"* CPU: {cpu}, {os.cpu_count()} cores; Linux {platform.release()}",
             f"* base: {version('base')}; new: {version()}",
             f"* command: `pairs {quoted([w for w in sys.argv[1:] if w != o.out])}`", "",
-            "\n".join("| " + " | ".join(x) + " |" for x in [head, ["---"] * len(head), *rows]), ""]
-    if notes + runner.notes:
-        text += ["Notes:", ""] + [f"* {n}" for n in notes + runner.notes] + [""]
+            markdown(head, rows), ""]
+    text += notes_text(notes + runner.notes)
     text += [f"In all {time.monotonic() - begun:.0f} s.", ""]
     with open(os.path.join(o.out, "pairs.md"), "a", encoding="utf-8") as f:
         f.write("\n".join(text))

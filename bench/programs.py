@@ -22,7 +22,7 @@ import tarfile
 import tempfile
 import time
 
-from run import tell, toolkit_folders
+from run import markdown, notes_text, tell, toolkit_folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Key: title in the table, the command, and that of --quick.
@@ -216,10 +216,6 @@ def ratio(ours, plain):
     return f"{statistics.median(ours) / statistics.median(plain):.3f}" if ours and plain else "-"
 
 
-def table(head, rows):
-    return "\n".join("| " + " | ".join(x) + " |" for x in [head, ["---"] * len(head), *rows])
-
-
 def whole_programs(r, chosen, sides):
     rows = []
     for key in chosen:
@@ -260,7 +256,7 @@ def whole_programs(r, chosen, sides):
                          ", ".join(str(c) for c in checks[:2]) + (", ..." if len(checks) > 2 else "")])
             if side != "plain" and warm and all(e.get("not_faster") for e in warm):
                 r.note(f"{side}, {key}: no device became fast in the time given to it")
-    return table(["program", "side", "wall, s", "computation, s", "computation, devices awake, s", "wall / plain", "computation / plain",
+    return markdown(["program", "side", "wall, s", "computation, s", "computation, devices awake, s", "wall / plain", "computation / plain",
                   "awake / plain", "calls offloaded: as is, awake", "MB in / out", "faults r / w", "result"], rows)
 
 
@@ -283,7 +279,7 @@ def placement(r, sides, settings):
                 row += [", ".join(f"{e['places'][what]:.4g}" for e in got[side] if what in e["places"]) or "-" for side in sides]
             rows.append(row)
     head = ["where", "n"] + [f"{what}: {side}" for what in ("CG, us", "Jacobi, us", "products, ms") for side in sides]
-    return table(head, rows)
+    return markdown(head, rows)
 
 
 def main():
@@ -339,8 +335,7 @@ def main():
             "itself measures (HPL: from its rate; NWChem: all of it, to 0.1 s; MUMPS: factorisation and solution). *Awake*: before main",
             "products of the process's own have waited until the device computes, so that the start of CUDA is not in the figure; moved",
             "bytes and faults are of such a run, its first products included. 16 GiB of the machine's memory are touched before.", "", *parts]
-    if r.notes:
-        text += ["Notes:", ""] + [f"* {n}" for n in r.notes] + [""]
+    text += notes_text(r.notes)
     text += [f"In all {time.monotonic() - begun:.0f} s.", ""]
     with open(os.path.join(o.out, "programs.md"), "a", encoding="utf-8") as f:
         f.write("\n".join(text) + "\n")

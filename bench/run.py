@@ -203,6 +203,16 @@ def find(lines, variant, bench=None, size=None, who=None, **more):
     return joined if joined["seconds"] else None
 
 
+def markdown(head, rows):
+    """A table."""
+    return "\n".join("| " + " | ".join(x) + " |" for x in [head, ["---"] * len(head), *rows])
+
+
+def notes_text(notes):
+    """The lines of a page's section of notes; none without notes."""
+    return ["Notes:", "", *(f"* {n}" for n in notes), ""] if notes else []
+
+
 def time_text(s):
     return f"{s:.4f} s" if s >= 0.1 else f"{s * 1e3:.3f} ms" if s >= 1e-3 else f"{s * 1e6:.2f} us"
 
@@ -570,8 +580,7 @@ def main():
              "in place or in memory freed and allocated again, before each call; *cold*: first call on new memory; *first*: first call",
              "of the process, the start of the GPU included. D is read entirely by the CPU (8 threads unless said), on both sides.", "",
              table.text(), ""]
-    if b.notes:
-        text += ["Notes:", ""] + [f"* {n}" for n in b.notes] + [""]
+    text += notes_text(b.notes)
     text += [f"In all {time.monotonic() - begun:.0f} s.", ""]
     with open(os.path.join(o.out, "bench.md"), "w", encoding="utf-8") as f:
         f.write("\n".join(text))

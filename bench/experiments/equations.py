@@ -15,11 +15,11 @@ class Way:
         self.against, self.mapped, self.mapped_both = against or copied, mapped or copied, mapped_both or copied
 
     def all(self, seconds, streams=1):
-        """T(n): of all streams, whose bytes take so long."""
+        """T(n): when the last of n streams has copied its part. `seconds` are all bytes times the inverse bandwidth."""
         return self.latency + seconds + self.gap * (streams - 1) if seconds else 0.0
 
     def one(self, seconds, streams):
-        """t(n): of one stream."""
+        """t(n): when one of n streams has copied its part."""
         return self.latency + seconds / streams if seconds else 0.0
 
 

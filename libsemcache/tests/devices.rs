@@ -343,6 +343,20 @@ fn peers(b: &dyn Backend) {
     }
 }
 
+/// Device memory with a copy of `x`, and the copy's ticket.
+fn uploaded(b: &dyn Backend, x: &[f64]) -> (u64, Ticket) {
+    let bytes = size_of_val(x);
+    let dev = b.alloc(D0, bytes).unwrap();
+    let (from, to) = (region(x.as_ptr().addr() as u64, bytes), region(dev, bytes));
+    let shape = Shape {
+        width: bytes,
+        count: 1,
+    };
+    // SAFETY: as many bytes on both sides; the callers wait for a kernel after the copy before `x` ends.
+    let up = unsafe { b.upload(D0, &[], &[], from, to, shape) };
+    (dev, up.unwrap())
+}
+
 /// Reductions leave their values in host memory without a copy.
 fn cells(b: &dyn Backend) {
     let Some(first) = b.cell(D0, 0) else {
@@ -350,23 +364,8 @@ fn cells(b: &dyn Backend) {
         return;
     };
     assert!(first.device % 16 == 0);
-    let dev = b.alloc(D0, 4096).unwrap();
     let x: Vec<f64> = (0..512).map(f64::from).collect();
-    let shape = Shape {
-        width: 4096,
-        count: 1,
-    };
-    // SAFETY: 512 elements on both sides.
-    let up = unsafe {
-        b.upload(
-            D0,
-            &[],
-            &[],
-            region(x.as_ptr().addr() as u64, 4096),
-            region(dev, 4096),
-            shape,
-        )
-    };
+    let (dev, up) = uploaded(b, &x);
     for i in 0..64 {
         let cell = b.cell(D0, i).unwrap();
         let sum = Kernel {
@@ -375,7 +374,7 @@ fn cells(b: &dyn Backend) {
             ..Kernel::of(Routine::Asum, Dtype::D, [Operand::vector(dev, 1)])
         };
         // SAFETY: as above.
-        let t = unsafe { b.launch(D0, &[up.unwrap()], &sum) }.unwrap();
+        let t = unsafe { b.launch(D0, &[up], &sum) }.unwrap();
         b.wait(t).unwrap();
         // SAFETY: a cell of the machine; the kernel is done.
         let got = unsafe { std::ptr::with_exposed_provenance::<f64>(cell.host).read_volatile() };
@@ -388,7 +387,7 @@ fn cells(b: &dyn Backend) {
             ..Kernel::of(Routine::Iamax, Dtype::D, [Operand::vector(dev, 1)])
         };
         // SAFETY: as above.
-        let t = unsafe { b.launch(D0, &[up.unwrap()], &largest) }.unwrap();
+        let t = unsafe { b.launch(D0, &[up], &largest) }.unwrap();
         b.wait(t).unwrap();
         // SAFETY: as above.
         let got = unsafe { std::ptr::with_exposed_provenance::<i64>(cell.host).read_volatile() };
@@ -406,23 +405,8 @@ fn buffers(b: &dyn Backend) {
     };
     assert!(first.device % 16 == 0);
     const N: usize = BUFFER_BYTES / 8;
-    let dev = b.alloc(D0, BUFFER_BYTES).unwrap();
     let x: Vec<f64> = (0..N).map(|i| i as f64).collect();
-    let shape = Shape {
-        width: BUFFER_BYTES,
-        count: 1,
-    };
-    // SAFETY: as many elements on both sides.
-    let up = unsafe {
-        b.upload(
-            D0,
-            &[],
-            &[],
-            region(x.as_ptr().addr() as u64, BUFFER_BYTES),
-            region(dev, BUFFER_BYTES),
-            shape,
-        )
-    };
+    let (dev, up) = uploaded(b, &x);
     let mut i = 0;
     while let Some(buffer) = b.buffer(D0, i) {
         // The first element of the buffer is that of index i of x, and the buffer's last element is written, too.
@@ -439,7 +423,7 @@ fn buffers(b: &dyn Backend) {
             )
         };
         // SAFETY: both vectors lie within their memory.
-        let t = unsafe { b.launch(D0, &[up.unwrap()], &copy) }.unwrap();
+        let t = unsafe { b.launch(D0, &[up], &copy) }.unwrap();
         b.wait(t).unwrap();
         for at in [i, N / 2, N - 1] {
             // SAFETY: a buffer of the machine; the kernel is done.
