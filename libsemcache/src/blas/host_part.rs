@@ -14,9 +14,10 @@ use crate::base::{AllocId, DeviceSet, Rect, TileSize};
 use crate::cache::{Cache, CacheError};
 use crate::host::Block;
 use crate::model::decide::{self, Mode, Planner};
+use crate::model::exec;
 use crate::plan::host_part::{columns, divides_columns};
 use crate::plan::{Access, HostPart, Part, host_part};
-use crate::sched::memory::host_s;
+use crate::sched::memory::work;
 
 /// The host's part of a call, and by how many seconds the call is predicted to end sooner with it.
 #[derive(Clone, Debug)]
@@ -25,14 +26,15 @@ pub(super) struct Chosen {
     pub(super) gain_s: f64,
 }
 
-/// Chooses the host's part of a single call on these devices with this tile. `has_routine`: whether the host BLAS has the
-/// routine.
+/// Chooses the host's part of a single call on these devices with this tile, which is predicted to take `predicted_s` without the
+/// host. `has_routine`: whether the host BLAS has the routine.
 pub(super) fn choose(
     cache: &Cache,
     policy: &Policy,
     asked: &Asked<'_>,
     item: &Item,
     (devices, tile): (&DeviceSet, TileSize),
+    predicted_s: f64,
     has_routine: bool,
 ) -> Option<Chosen> {
     let (problem, q, rates) = (&item.problem, &asked.question, asked.rates);
@@ -45,7 +47,7 @@ pub(super) fn choose(
         // With a fixed tile the bits of a result do not depend on what the host could do meanwhile.
         _ if q.mode != Mode::Auto || q.tile.is_some() || !has_routine => return None,
         _ => (
-            decide::host_part::share(&q.work, devices, rates)?,
+            decide::host_part::share(&q.work, devices, rates, predicted_s, q.host_s)?,
             semcache_fault::pages::page_size(),
         ),
     };
@@ -80,7 +82,13 @@ pub(super) fn choose(
     let moved = decide::host_part::moved(q, rates, devices);
     let seconds = |planned: Planned<'_>| Some(planned.choice(devices, Some(tile), &moved)?.seconds);
     let without_s = seconds(Planned::new(policy, rates, problem, devices))?;
-    let of_host_s = host_s(problem, &part.tasks, &rates.host);
+    let slowness = decide::host_part::slowness(&q.work, rates, q.host_s);
+    let host_task_s = |task| {
+        let work = work(problem, task);
+        let predicted_s = || slowness * exec::host_s(&work, &rates.host);
+        policy.host_s(&work).unwrap_or_else(predicted_s)
+    };
+    let of_host_s = part.tasks.iter().map(host_task_s).sum();
     let on_devices = Planned::new(policy, rates, &part.devices, devices);
     let with_s = seconds(on_devices.beside_host(columns, of_host_s))?;
     let gain_s = without_s - with_s;

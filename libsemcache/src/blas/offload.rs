@@ -376,7 +376,8 @@ pub(super) fn decide(
             policy.left_to_devices(key);
             let chosen = match &*items {
                 [item] => {
-                    host_part::choose(cache, policy, &asked, item, (&devices, tile), host.routine)
+                    let on = (&devices, tile);
+                    host_part::choose(cache, policy, &asked, item, on, predicted_s, host.routine)
                 }
                 _ => None,
             };

@@ -156,10 +156,14 @@ impl Policy {
         learned
     }
 
-    /// Corrects the rates of the host BLAS by the seconds that it took for its part of a call.
+    /// Notes the seconds that the host BLAS took for its part of a call, and corrects its rates by them.
     pub fn host_took(&self, work: Work, seconds: f64) {
-        if self.real && self.without.uses(Heuristic::Corrections) {
-            self.learned().rates.host(&work, seconds);
+        if self.real {
+            let mut learned = self.learned();
+            learned.host_times.took(&work, seconds);
+            if self.without.uses(Heuristic::Corrections) {
+                learned.rates.host(&work, seconds);
+            }
         }
     }
 

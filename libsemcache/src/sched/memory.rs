@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work};
 use crate::cache::place::tile_bytes;
-use crate::model::exec::{self, device_s};
+use crate::model::exec::device_s;
 use crate::model::ports::Ports;
-use crate::model::rates::{DeviceRates, HostRates, Rates};
+use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::Fetch;
 use crate::model::timeline::{self, Device, Load, Schedule, Tile};
 use crate::plan::{Access, Pace, Part, Plan, Problem, Task, touched};
@@ -166,13 +166,6 @@ pub fn work(problem: &Problem, task: &Task) -> Work {
     }
 }
 
-/// Seconds that the host BLAS takes for these tasks, on operands in host memory.
-#[must_use]
-pub fn host_s(problem: &Problem, tasks: &[Task], rates: &HostRates) -> f64 {
-    let each = tasks.iter().map(|task| work(problem, task));
-    each.map(|work| exec::host_s(&work, rates)).sum()
-}
-
 /// The schedule of a plan on devices of `memory` bytes each, which hold nothing before the call.
 #[must_use]
 pub fn schedule(problem: &Problem, plan: &Plan, on: &Devices, memory: usize) -> Option<Schedule> {
@@ -261,7 +254,7 @@ mod tests {
     use crate::base::{Dtype, Form, Op, Routine, Side, TileSize, Uplo, Value};
     use crate::device::sim::SimConfig;
     use crate::model::HostRates;
-    use crate::model::exec::{by_speed, row_s};
+    use crate::model::exec::{self, by_speed, row_s};
     use crate::model::select::tiles;
     use crate::plan::{self, Operand, Resources, lower, strips_in_core, tilings};
 
@@ -512,10 +505,11 @@ mod tests {
         };
         let on = Devices::new(&set, &rates, &links);
         let without = least(&p, &on);
-        let share = share(&p.work(), &set, &rates).expect("the host is worth it");
+        let share = share(&p.work(), &set, &rates, 1.0, None).expect("the host is worth it");
         let columns = plan::host_part::columns(&p, share, 4096).expect("columns for both");
         let part = plan::host_part(&p, columns).expect("both parts");
-        let of_host = host_s(&p, &part.tasks, &rates.host);
+        let of_host_s = |task| exec::host_s(&work(&p, task), &rates.host);
+        let of_host = part.tasks.iter().map(of_host_s).sum();
         let with = least(&part.devices, &on.clone().beside_host(of_host));
         assert!(pays(with, without), "{with} {without}");
         let peak = |id| rates.of(id).gemm(Dtype::D).peak_flops;
