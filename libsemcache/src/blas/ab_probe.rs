@@ -3,7 +3,7 @@
 use super::asked::Asked;
 use super::offload_policy::Policy;
 use crate::model::decide::{Decision, Mode, Reason};
-use crate::policy::ab_probe::Where;
+use crate::policy::ab_probe::{Expected, Where};
 
 /// The final decision for a call, given the predicted one: the other side (host or devices) if earlier calls of the
 /// same key were clearly faster there, or if this call is the A/B probe that measures the other side.
@@ -23,10 +23,16 @@ pub(super) fn probed(
     }
     let on_devices = || asked.answer(Mode::Always);
     let predict = |place: Where| match place {
-        Where::Host => asked.on_host(),
-        Where::Devices => match on_devices() {
-            Decision::Offload { predicted_s, .. } => predicted_s,
-            Decision::Host(_) => f64::INFINITY,
+        Where::Host => Expected {
+            seconds: asked.on_host(),
+            measured: policy.host_s_is_sure(&asked.question.work),
+        },
+        Where::Devices => Expected {
+            seconds: match on_devices() {
+                Decision::Offload { predicted_s, .. } => predicted_s,
+                Decision::Host(_) => f64::INFINITY,
+            },
+            measured: false,
         },
     };
     let calls = |place: Where, mark: u64| {

@@ -86,7 +86,8 @@ pub(super) fn choose(
     let host_task_s = |task| {
         let work = work(problem, task);
         let predicted_s = || slowness * exec::host_s(&work, &rates.host);
-        policy.host_s(&work).unwrap_or_else(predicted_s)
+        let measured_s = policy.host_s(&work, &rates.host);
+        measured_s.unwrap_or_else(predicted_s)
     };
     let of_host_s = part.tasks.iter().map(host_task_s).sum();
     let on_devices = Planned::new(policy, rates, &part.devices, devices);

@@ -336,7 +336,7 @@ pub(super) fn decide(
         question: Question {
             work,
             host_s: match &*items {
-                [_] => policy.host_s(&work),
+                [_] => policy.host_s(&work, &rates.host),
                 _ => None,
             },
             operands: &states,

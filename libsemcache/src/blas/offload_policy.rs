@@ -22,6 +22,7 @@ use crate::model::rates::{HostRates, Rates, Total, Vectors};
 use crate::model::rates_file::Given;
 use crate::plan::{Access, Problem};
 use crate::policy::ab_probe::Where;
+use crate::policy::first_runs::FirstRuns;
 use crate::policy::host_times::HostTimes;
 use crate::process::signals_blocked::if_handlers;
 use crate::topology;
@@ -49,6 +50,7 @@ pub struct Policy {
     tilings: Mutex<Tilings>,
     /// What is known of calls that the program makes again.
     pub(super) sites: Sites,
+    first_runs: FirstRuns,
     without: Without,
     /// The clock of A/B probes starts here.
     began: Instant,
@@ -100,6 +102,7 @@ impl Policy {
             learned: Mutex::new(Learned::new(rates(config, backend, host, given))),
             tilings: Mutex::default(),
             sites: Sites::new(config.without),
+            first_runs: FirstRuns::default(),
             without: config.without,
             began: Instant::now(),
         }
@@ -211,13 +214,21 @@ impl Policy {
         self.real && self.without.uses(Heuristic::PredictionError)
     }
 
-    /// The measured seconds that the host BLAS takes for such a call, if it was timed.
-    pub(super) fn host_s(&self, work: &Work) -> Option<f64> {
-        if self.times_hosts() {
-            self.learned().host_times.seconds(work)
-        } else {
-            None
-        }
+    /// The measured seconds that the host BLAS takes for such a call, if it was timed; `rates` predict what it takes.
+    pub(super) fn host_s(&self, work: &Work, rates: &HostRates) -> Option<f64> {
+        let predicted_s = exec::host_s(work, rates);
+        let times = self.times_hosts().then(|| self.learned());
+        times?.host_times.seconds(work, predicted_s)
+    }
+
+    /// Whether that was measured more than once.
+    pub(super) fn host_s_is_sure(&self, work: &Work) -> bool {
+        self.times_hosts() && self.learned().host_times.is_sure(work)
+    }
+
+    /// Whether devices run a call of this kind for the first time, as far as is known.
+    pub(super) fn is_first_run(&self, work: &Work) -> bool {
+        self.first_runs.note(work)
     }
 
     /// Notes that the host BLAS runs `calls` calls, of the group with this key, in `host_s` seconds. Unless each needs a decision of
@@ -301,10 +312,10 @@ impl Policy {
                 let _blocked = if_handlers();
                 let mut learned = self.corrected();
                 let times = self.times_hosts();
-                let known = times.then(|| learned.host_times.seconds(&work));
+                let predicted_s = exec::host_s(&work, &learned.rates.machine().host);
+                let known = times.then(|| learned.host_times.seconds(&work, predicted_s));
                 let measured_s = known.flatten();
                 let host_s = measured_s.unwrap_or_else(|| {
-                    let predicted_s = exec::host_s(&work, &learned.rates.machine().host);
                     if times {
                         learned.host_times.at_most(predicted_s)
                     } else {

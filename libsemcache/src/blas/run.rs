@@ -132,8 +132,10 @@ pub fn run(
         let done = planned
             .ok_or(WhyHost::OutOfMemory)
             .and_then(|(plan, on, seconds)| {
-                // The time of a batch is no measurement of any of its products, so a batch has no prediction error.
-                let predicted = (!group.is_batch()).then_some(Predicted {
+                // The time of a batch is no measurement of any of its products, so a batch has no prediction error; neither has
+                // a call that loads its kernels.
+                let first = policy.is_first_run(&item.problem.work());
+                let predicted = (!group.is_batch() && !first).then_some(Predicted {
                     watch,
                     seconds,
                     queued: (0.0, 0.0),

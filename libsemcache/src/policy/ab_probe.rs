@@ -50,6 +50,15 @@ const CLEARLY: f64 = 0.92;
 /// With each longer cycle, the shortest measured time grows by up to this factor: the program may have changed.
 const FORGET: f64 = 1.02;
 
+/// What a call is expected to take on a side.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Expected {
+    /// Seconds of the call.
+    pub seconds: f64,
+    /// Whether they were measured there, and not predicted by rates.
+    pub measured: bool,
+}
+
 /// A probe that is under way.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
@@ -145,14 +154,14 @@ impl AbProbe {
 
     /// The side for a call of this kind, about which a decision is made at the time `now` (seconds), and which is
     /// predicted to be faster on side `predicted`. `calls` returns how many such calls were made since the last
-    /// decision, given its side and mark, or `None` if that is not known; `predict` returns the predicted seconds on a
-    /// side, and is called only if an A/B probe is due.
+    /// decision, given its side and mark, or `None` if that is not known; `predict` returns what is expected of a side, and is called
+    /// only if an A/B probe is due.
     pub fn place(
         &mut self,
         now: f64,
         calls: impl FnOnce(Where, u64) -> Option<u32>,
         predicted: Where,
-        predict: impl FnOnce(Where) -> f64,
+        predict: impl FnOnce(Where) -> Expected,
     ) -> Where {
         self.ended(now, calls);
         self.decisions = self.decisions.saturating_add(1);
@@ -170,7 +179,11 @@ impl AbProbe {
         let within = self.within;
         self.within *= 2.0;
         let other = chosen.other();
-        let affordable = |cycle| predict(other) < within * cycle;
+        let affordable = |cycle| {
+            let expected = predict(other);
+            let within = if expected.measured { CLOSE } else { within };
+            expected.seconds < within * cycle
+        };
         if !self.known(chosen).is_some_and(affordable) {
             return chosen;
         }
@@ -204,13 +217,20 @@ mod tests {
     use super::Where::{Devices, Host};
     use super::*;
 
+    fn predicted_s(seconds: f64) -> Expected {
+        Expected {
+            seconds,
+            measured: false,
+        }
+    }
+
     /// How many calls run on the host and on the devices in a loop of one call, with a given time on each side, while
     /// the side that is not chosen is predicted to take `other`.
     fn run(calls: u32, predicted: Where, host: f64, devices: f64, other: f64) -> [u32; 2] {
         let mut probes = AbProbe::default();
         let (mut now, mut went) = (0.0, [0; 2]);
         for _ in 0..calls {
-            let place = probes.place(now, |_, _| Some(1), predicted, |_| other);
+            let place = probes.place(now, |_, _| Some(1), predicted, |_| predicted_s(other));
             probes.went(now, place, 0);
             went[place as usize] += 1;
             now += if place == Host { host } else { devices };
@@ -243,7 +263,7 @@ mod tests {
         let mut probes = AbProbe::default();
         let (mut now, mut on_devices, mut in_a_row) = (0.0, 0, 0);
         for _ in 0..1000 {
-            let place = probes.place(now, |_, _| Some(1), Host, |_| 1.2);
+            let place = probes.place(now, |_, _| Some(1), Host, |_| predicted_s(1.2));
             probes.went(now, place, 0);
             // The ninth call in a row on devices and later ones are replayed.
             in_a_row = if place == Host { 0 } else { in_a_row + 1 };
@@ -264,7 +284,7 @@ mod tests {
             let mut probes = AbProbe::default();
             let (mut now, mut late) = (0.0, 0);
             for n in 1..4 * FIRST {
-                let place = probes.place(now, |_, _| Some(1), Devices, |_| 6.0);
+                let place = probes.place(now, |_, _| Some(1), Devices, |_| predicted_s(6.0));
                 probes.went(now, place, 0);
                 let (host, devices) = if n < change { (10.0, 5.7) } else { (6.0, 0.9) };
                 now += if place == Host { host } else { devices };
@@ -282,12 +302,29 @@ mod tests {
     }
 
     #[test]
+    fn what_was_measured_to_be_far_apart_is_not_tried() {
+        let mut probes = AbProbe::default();
+        for n in 0..10_000 {
+            let measured = Expected {
+                seconds: 4.0,
+                measured: true,
+            };
+            let place = probes.place(f64::from(n), |_, _| Some(1), Devices, |_| measured);
+            assert_eq!(place, Devices);
+            probes.went(f64::from(n), place, 0);
+        }
+    }
+
+    #[test]
     fn the_first_cycle_after_a_move_and_unknown_ones_do_not_count() {
         let mut probes = AbProbe::default();
         let mut now = 0.0;
         // The number of calls is unknown in each cycle on the host, so there is no time to compare and no probe.
         for _ in 0..1000 {
-            assert_eq!(probes.place(now, |_, _| None, Host, |_| 0.5), Host);
+            assert_eq!(
+                probes.place(now, |_, _| None, Host, |_| predicted_s(0.5)),
+                Host
+            );
             probes.went(now, Host, 0);
             now += 1.0;
         }
@@ -297,7 +334,7 @@ mod tests {
                 assert_eq!((place, mark), if n == 0 { (Host, 0) } else { (Host, 5) });
                 Some(10)
             };
-            if probes.place(now, calls, Host, |_| 0.5) == Devices {
+            if probes.place(now, calls, Host, |_| predicted_s(0.5)) == Devices {
                 assert!(probes.probing());
                 return;
             }
@@ -312,7 +349,7 @@ mod tests {
         let mut probes = AbProbe::default();
         let (mut now, mut late) = (0.0, 0);
         for n in 0..20_000 {
-            let place = probes.place(now, |_, _| Some(1), Host, |_| 0.5);
+            let place = probes.place(now, |_, _| Some(1), Host, |_| predicted_s(0.5));
             probes.went(now, place, 0);
             // At first the devices are faster, after half of the calls the host is.
             let (host, devices) = if n < 10_000 { (2.0, 1.0) } else { (2.0, 5.0) };

@@ -7,8 +7,8 @@
 //! *call site* ([`call_sites`]) is what is known of a call that the program makes again, by one key: that the host BLAS runs it
 //! without a decision, the A/B probes of its predictions ([`ab_probe`]), and how it is replayed.
 //!
-//! What the machine does is no such record: its rates are corrected by measured times (`model::observe`), and [`host_times`] has
-//! the times of the host BLAS by kinds of calls, whatever their operands.
+//! What the machine does is no such record: its rates are corrected by measured times (`model::observe`), [`host_times`] has
+//! the times of the host BLAS by kinds of calls, whatever their operands, and [`first_runs`] knows which kinds devices have not run.
 
 pub mod ab_probe;
 mod alike;
@@ -16,6 +16,7 @@ pub mod amortisation;
 pub mod block_use;
 pub mod block_uses;
 pub mod call_sites;
+pub mod first_runs;
 pub mod host_times;
 pub mod inputs;
 pub mod prediction_error;
