@@ -22,7 +22,7 @@ import sys
 import time
 
 import pairs
-from run import BIN, LIB, Bench, machine, markdown, notes_text, quoted, semcache, time_text, unpack
+from run import BIN, LIB, Bench, machine, markdown, notes_text, quoted, semcache, time_text
 
 # The patterns that a process runs, by group.
 GROUPS = {
@@ -194,7 +194,6 @@ def main():
         sys.exit(f"ablate: no heuristic {' '.join(unknown)}; there are {' '.join(names)}")
     o.only, o.reps = None, 0
     os.makedirs(o.out, exist_ok=True)
-    unpack()
     known()
     Bench.RAW = "ablate.jsonl"
     b = Bench(o)

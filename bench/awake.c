@@ -1,6 +1,7 @@
 /* Preloaded behind semcache: before main of any program, multiplies matrices of its own until a product is three
  * times as fast as the first ones, which is when the GPU computes it, or for AWAKE seconds. So the times that the
- * program then measures contain no part of the initialisation of CUDA. Says on stderr how long that took. */
+ * program then measures contain no part of the initialisation of CUDA. Says on stderr how long that took, and how long the program
+ * itself ran from then until it returned from main or called exit. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@ typedef int main_function(int, char **, char **);
 typedef int start_function(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
 
 static main_function *main_of_program;
+static double begun;
 
 static void wait_for_devices(double most)
 {
@@ -40,10 +42,18 @@ static void wait_for_devices(double most)
     fprintf(stderr, "awake after %.3f s%s (%.0f)\n", now() - began, fast < 10 ? ", not faster" : "", total);
 }
 
+static void ended(void)
+{
+    fprintf(stderr, "ran %.6f s\n", now() - begun);
+}
+
 static int awake(int argc, char **argv, char **environment)
 {
     const char *most = getenv("AWAKE");
     wait_for_devices(most ? atof(most) : 5);
+    setenv("AWAKE", "0", 1); /* Programs that this one starts do not wait. */
+    atexit(ended);
+    begun = now();
     return main_of_program(argc, argv, environment);
 }
 

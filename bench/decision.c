@@ -3,8 +3,10 @@
  *   decision LABEL SIZES REPETITIONS WARM      SIZES: comma-separated
  *
  * For dgemm, dsyrk and dtrsm (order n), dgemv (n x n) and daxpy (n * n elements): "host", the CPU rewrites the inputs before each
- * call, and "resident", the CPU does not access them between the calls. Each time includes reading one element of the result. WARM
- * calls of each kind come before the measured ones; REPETITIONS times as many calls are measured as fill 20 ms. */
+ * call, and "resident", the CPU does not access them between the calls. Each time includes reading one element of the result. What
+ * rewriting takes, per call, is measured as well: page faults of it are a cost of the device. WARM calls of each kind come before the
+ * measured ones; REPETITIONS times as many calls are measured as fill 20 ms, or 60 ms of rewriting. Inputs of order 1024 at most are
+ * rewritten by one thread: starting threads takes longer than the call, and as long as it likes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,33 +94,35 @@ static void check(const char *place, int r)
 
 static void measure(const char *label, int r, int resident, int repetitions, int warm)
 {
-    struct series s = {0};
+    struct series s = {0}, refills = {0};
     const char *place = resident ? "resident" : "host";
-    char more[200];
+    char more[2000];
     uint32_t seed = 100;
     volatile double seen = 0;
-    double spent = 0;
+    double spent = 0, rewriting = 0;
     if (r < ROUTINES) {
         w.routine = (enum routine)r;
         family_prepare(&w, 0);
     }
     refill(r, seed);
     for (int i = 0; i < warm; i++) {
+        double before = now();
         if (!resident)
             refill(r, ++seed);
         double start = now();
         call(r);
         seen = look(r);
         spent = now() - start;
+        rewriting = start - before;
     }
     int calls = spent > 0.02 ? 1 : (int)(0.02 / (spent + 1e-7));
     if (calls > MOST_CALLS)
         calls = MOST_CALLS;
-    if (!resident && all > (1u << 20) && calls > 4)
-        calls = 4;
+    if (calls * rewriting > 0.06)
+        calls = rewriting > 0.015 ? 4 : (int)(0.06 / rewriting);
     double begun = now();
     for (int t = 0; t < repetitions && (t < 1 || now() - begun < 2); t++) {
-        double time = 0;
+        double time = 0, refilling = 0;
         if (resident) {
             double start = now();
             for (int k = 0; k < calls; k++) {
@@ -128,18 +132,24 @@ static void measure(const char *label, int r, int resident, int repetitions, int
             time = now() - start;
         } else {
             for (int k = 0; k < calls; k++) {
+                double before = now();
                 refill(r, ++seed);
                 double start = now();
                 call(r);
                 seen = look(r);
                 time += now() - start;
+                refilling += start - before;
             }
         }
         add(&s, time / calls);
+        add(&refills, refilling / calls);
     }
     (void)seen;
     check(place, r);
-    snprintf(more, sizeof more, ",\"routine\":\"%s\",\"place\":\"%s\",\"calls\":%d", name(r), place, calls);
+    int used = snprintf(more, sizeof more, ",\"routine\":\"%s\",\"place\":\"%s\",\"calls\":%d,\"refills\":[", name(r), place, calls);
+    for (int i = 0; i < refills.n && used < (int)sizeof more - 20; i++)
+        used += snprintf(more + used, sizeof more - (size_t)used, "%s%.9f", i ? "," : "", refills.s[i]);
+    snprintf(more + used, sizeof more - (size_t)used, "]");
     emit("decision", r == AXPY ? all : (size_t)n, label, &s, more);
 }
 
@@ -153,6 +163,10 @@ int main(int argc, char **argv)
         ; /* The processor's clock frequency rises, too. */
     for (char *word = strtok(argv[2], ","); word; word = strtok(NULL, ",")) {
         n = atoi(word);
+        if (n <= 1024)
+            setenv("BENCH_THREADS", "1", 1);
+        else
+            unsetenv("BENCH_THREADS");
         all = (size_t)n * (size_t)n;
         length = (int)all;
         w = (struct work){.n = (size_t)n, .alpha = 1, .A = doubles(all), .B = doubles(all), .C = doubles(all)};

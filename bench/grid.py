@@ -6,7 +6,8 @@
 A round runs a process per setting, in an order that rotates: `auto` (the decision), `always`, `never`, and `never` once more as a
 control. Each cell of the grid gives the ratio of `auto` to the faster of the other two settings (by their medians over all rounds) in
 every round, and the 95 % interval of these ratios (of their logarithms, by Student's t); the ratio of the control to `never` shows
-what such a ratio is worth. WARM calls of each kind are made before the measured ones (10). OUT/grid.md has the table, OUT/bench.jsonl
+what such a ratio is worth. Where the CPU rewrites the inputs before each call, a time is that of the call and of what rewriting
+takes longer than it does under `never` and the control, the shorter of the two, in the same round. WARM calls of each kind are made before the measured ones (10). OUT/grid.md has the table, OUT/bench.jsonl
 all times. With --rates the library starts from the rates of a file (docs/rates.md).
 """
 
@@ -28,8 +29,16 @@ def cell(line):
     return line["routine"], line["size"], line["place"]
 
 
+def costs(lines):
+    """Seconds of a call by setting, from the lines that one round printed for a cell."""
+    refill = {label: statistics.median(line["refills"]) for label, line in lines.items()}
+    least = min((refill[label] for label in ("never", "control") if label in refill), default=0.0)
+    return {label: statistics.median(line["seconds"]) + max(0.0, refill[label] - least) for label, line in lines.items()}
+
+
 def measure(b, o, sizes, turn, found):
     """One round of some sizes."""
+    lines = {}
     for label in SETTINGS[turn % 4:] + SETTINGS[:turn % 4]:
         setting = "never" if label == "control" else label
         env = {"SEMCACHE_OFFLOAD": setting}
@@ -40,7 +49,10 @@ def measure(b, o, sizes, turn, found):
         # A host that needs seconds for a call makes few.
         reps = "1" if setting == "never" and sizes == "8192" else "5"
         for line in b.run("ours", [f"{BIN}/decision", label, sizes, reps, str(warm)], 120, env):
-            found.setdefault(cell(line), {}).setdefault(label, []).append(statistics.median(line["seconds"]))
+            lines.setdefault(cell(line), {})[label] = line
+    for key, by_label in lines.items():
+        for label, seconds in costs(by_label).items():
+            found.setdefault(key, {}).setdefault(label, []).append(seconds)
 
 
 def row(key, times):

@@ -19,7 +19,7 @@ import statistics
 import sys
 
 import run
-from run import BIN, Bench, machine, tell, unpack
+from run import BIN, Bench, machine, tell
 
 ROUTINES = ["dgemm", "dsymm", "dsyrk", "dsyr2k", "dtrmm", "dtrsm"]
 SHARES = [round(0.05 * step, 2) for step in range(1, 25)]
@@ -109,7 +109,6 @@ def main():
         o.n, o.reps = 1500, 1
     o.gpus = None
     os.makedirs(o.out, exist_ok=True)
-    unpack()
     n, thin = o.n, min(512, o.n // 24)
     skewed = [f"dgemm:{thin}:{n}:{n}", f"dgemm:{n}:{thin}:{n}", f"dgemm:{n}:{n}:{thin}"]
     words, o.only = o.only.split(",") if o.only else [*ROUTINES, *skewed, f"dgemv:{n}:{n}"], None

@@ -22,7 +22,7 @@ import tarfile
 import tempfile
 import time
 
-from run import markdown, notes_text, quoted, semcache, tell, time_text, toolkit_folders
+from run import choose_kernels, markdown, notes_text, quoted, semcache, tell, time_text, toolkit_folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Key: octave.m's workload, title, size, size of the quick run, relative tolerance of the numbers.
@@ -187,6 +187,7 @@ def main():
     if unknown := set(chosen) - set(WORKLOADS):
         sys.exit(f"gpu-octave: no workload {' '.join(unknown)}; there are {' '.join(WORKLOADS)}")
     os.makedirs(o.out, exist_ok=True)
+    choose_kernels()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="octave-") as d:
         with tarfile.open(os.path.join(HERE, "octave.tar.xz")) as t:
@@ -239,7 +240,7 @@ def main():
     text += [f"In all {time.monotonic() - begun:.0f} s.", ""]
     with open(os.path.join(o.out, "octave.md"), "w", encoding="utf-8") as f:
         f.write("\n".join(text))
-    print(table)
+    print("\n".join(text))
     return 1 if r.bad else 0
 
 

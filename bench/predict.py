@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-from run import BIN, FAMILIES, Bench, figure, machine, semcache, unpack
+from run import BIN, FAMILIES, Bench, figure, machine, semcache
 
 SIZES = [2048, 4096, 8192, 16384, 24576, 32768, 49152]
 
@@ -99,7 +99,6 @@ def main():
     sizes = [300, 515] if o.quick else sorted(map(int, o.sizes.split(",")))
     only, o.only = o.only.split(","), None
     os.makedirs(o.out, exist_ok=True)
-    unpack()
     b = Bench(o)
     b.settings.setdefault("SEMCACHE_OFFLOAD", "always")
     # The file's folder is no part of what the page says.

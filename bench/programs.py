@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -22,7 +23,8 @@ import tarfile
 import tempfile
 import time
 
-from run import markdown, notes_text, tell, toolkit_folders
+import pairs
+from run import choose_kernels, markdown, notes_text, tell, toolkit_folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Key: title in the table, the command, and that of --quick.
@@ -39,8 +41,38 @@ PROGRAMS = {
     "lu_20000": ("dgetrf of LAPACK, 20000", ["lu", "20000"], ["lu", "1200"]),
     "nwchem": ("NWChem, CCSD of two water molecules", ["nwchem.openmpi", "ccsd.nw"], ["nwchem.openmpi", "ccsd.nw"]),
 }
+# Clients whose computation is all that they do. Interpreters are the machine's, if it has them.
+INTERPRETERS = {
+    "numpy": [sys.executable, os.path.join(HERE, "numpy_script.py")],
+    "octave-cli": ["octave-cli", "--norc", "--quiet", "--no-history", os.path.join(HERE, "octave.m")],
+    # The program behind the shell script R.
+    "R": ["/usr/lib/R/bin/exec/R", "--vanilla", "--no-echo", "-e"],
+}
+R_CODE = "n <- {}; set.seed(1); a <- matrix(runif(n * n), n); for (i in 1:{}) b <- crossprod(a, a %*% a); print(c(sum(b), sum(solve(a, b))))"
+CLIENTS = {
+    **{f"numpy_{n}": (f"NumPy, {n}", ["numpy", str(n), str(times)], ["numpy", "64", "2"])
+       for n, times in ((64, 2000), (256, 300), (1024, 20), (2048, 6), (4096, 3))},
+    **{f"octave_{n}": (f"Octave, A\\b of {n} x {n // 4}", ["octave-cli", "mldivide", str(n), str(times), "1", "60"],
+                       ["octave-cli", "mldivide", "64", "2", "1", "60"]) for n, times in ((1024, 40), (2048, 8), (4096, 3))},
+    "octave_product": ("Octave, A*B of 512", ["octave-cli", "product", "512", "40", "1", "60"], ["octave-cli", "product", "64", "2", "1", "60"]),
+    **{f"r_{n}": (f"R, {n}", ["R", R_CODE.format(n, times)], ["R", R_CODE.format(64, 2)]) for n, times in ((256, 100), (1024, 4))},
+    "armadillo": ("Armadillo", ["armadillo"], ["armadillo"]),
+    "eigen": ("Eigen with a BLAS", ["eigen"], ["eigen"]),
+    "cholmod": ("CHOLMOD, 16^3", ["cholmod"], ["cholmod", "8"]),
+    "cholmod_40": ("CHOLMOD, 40^3", ["cholmod", "40"], ["cholmod", "9"]),
+    "caffe": ("Caffe's calls, LeNet", ["caffe", "lenet", "64"], ["caffe", "lenet", "4"]),
+    "caffe_mlp": ("Caffe's calls, 768-4096-4096-10", ["caffe", "mlp", "4", "64"], ["caffe", "mlp", "64", "4"]),
+    "jacobi": ("Jacobi, 1000", ["jacobi", "1000", "300"], ["jacobi", "100", "20"]),
+    "jacobi_4000": ("Jacobi, 4000", ["jacobi", "4000", "300"], ["jacobi", "100", "20"]),
+    "cg": ("CG, 1000", ["cg", "1000", "300"], ["cg", "100", "20"]),
+    "cg_4000": ("CG, 4000", ["cg", "4000", "300"], ["cg", "100", "20"]),
+    "abac": ("AB + AC, 1000", ["abac", "1000"], ["abac", "100"]),
+}
+PROGRAMS.update(CLIENTS)
 PLACES = ["malloc", "static", "common", "member", "arena", "part"]
 SIDES = ["plain", "base", "new"]
+# The program without the library; the second is run when asked for, to see what a ratio to the first is worth.
+PLAIN = ["plain", "control"]
 HPL_INPUT = """HPLinpack benchmark input file
 what
 HPL.out
@@ -75,6 +107,14 @@ HPL.out
 """
 
 
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
+
+
+def differ(one, other):
+    """Whether what a client printed differs beyond the rounding of what it prints."""
+    return len(one) != len(other) or any(abs(a - b) > 1e-6 * max(abs(a), abs(b), 1.0) for a, b in zip(one, other))
+
+
 def read_json(out):
     return next((json.loads(l) for l in out.splitlines() if l.startswith("{")), None)
 
@@ -88,23 +128,27 @@ class Runner:
         self.raw = open(os.path.join(options.out, "programs.jsonl"), "a", encoding="utf-8")
         self.end = time.monotonic() + options.budget
         self.notes, self.bad = [], False
+        self.kernels_given = "OPENBLAS_CORETYPE" in os.environ
+        choose_kernels()
 
     def note(self, text, bad=False):
         print("  note: " + text, flush=True)
         self.notes.append(text)
         self.bad |= bad
 
-    def environment(self, side, folder, awake, lapack):
+    def environment(self, side, folder, awake, lapack, timed=False):
         libraries = ([os.path.join(self.home, "reference")] if lapack else []) + [os.path.join(self.home, "lib")]
         known = [d for d in os.environ.get("LD_LIBRARY_PATH", "").split(":") if d]
         e = {k: v for k, v in os.environ.items() if not k.startswith(("SEMCACHE_", "LD_"))}
-        e.update(LD_LIBRARY_PATH=":".join(libraries + known + toolkit_folders()), LC_ALL="C", OPAL_PREFIX=os.path.join(self.home, "mpi"),
+        e.update(LD_LIBRARY_PATH=":".join(libraries + known + toolkit_folders() + ["/usr/lib/R/lib"]), LC_ALL="C", OPAL_PREFIX=os.path.join(self.home, "mpi"),
                  OPAL_PKGDATADIR=os.path.join(self.home, "mpi", "share"),
                  OMPI_MCA_mca_base_component_path=os.path.join(self.home, "mpi", "lib"), OMPI_MCA_ess_singleton_isolated="1",
                  OMPI_MCA_btl="self", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                 NWCHEM_BASIS_LIBRARY=os.path.join(self.home, "nwchem") + "/")
-        preload = [os.path.join(self.home, "lib", "libawake.so")] if awake else []
-        if side != "plain":
+                 R_HOME="/usr/lib/R", NWCHEM_BASIS_LIBRARY=os.path.join(self.home, "nwchem") + "/")
+        preload = [os.path.join(self.home, "lib", "libawake.so")] if awake or timed else []
+        if not awake:
+            e["AWAKE"] = "0"
+        if side not in PLAIN:
             preload.insert(0, os.path.join(HERE, side, "libsemcache_blas.so"))
             e.update(self.settings, SEMCACHE_REPORT=os.path.join(folder, "%p.report"))
         if self.o.quick:
@@ -116,12 +160,17 @@ class Runner:
     def run(self, key, side, words, awake=False, settings=None):
         """The JSON line of one run, or None."""
         with tempfile.TemporaryDirectory(prefix="program-") as d:
-            environment = self.environment(side, d, awake, words[0] == "lu")
-            environment.update(settings or {} if side != "plain" else {})
+            environment = self.environment(side, d, awake, words[0] == "lu", timed=key in CLIENTS)
+            environment.update(settings or {} if side not in PLAIN else {})
+            if words[0] == "numpy" and not self.kernels_given:
+                # Its own OpenBLAS is a newer one.
+                environment.pop("OPENBLAS_CORETYPE", None)
             command = [os.path.join(self.home, "bin", words[0]), *words[1:]]
             if words[0] == "xhpl":
                 with open(os.path.join(d, "hpccinf.txt"), "w", encoding="utf-8") as f:
                     f.write(HPL_INPUT.format(n=words[1]))
+            if words[0] in INTERPRETERS:
+                command = [*INTERPRETERS[words[0]], *words[1:]] + ([os.path.join(d, "results")] if words[0] == "numpy" else [])
             if words[0] == "nwchem.openmpi":
                 command[1] = os.path.join(self.home, "nwchem", words[1])
             limit = max(5.0, min(self.o.limit, self.end - time.monotonic()))
@@ -143,13 +192,18 @@ class Runner:
                 with open(table, encoding="utf-8") as f:
                     out += f.read()
             entry = {"program": key, "side": side, "command": " ".join(words), "awake": awake, "status": process.returncode,
-                     "wall": round(wall, 4), "settings": {**self.settings, **(settings or {})} if side != "plain" else {}}
-            entry.update(self.measured(words, out) or {})
+                     "wall": round(wall, 4), "settings": {**self.settings, **(settings or {})} if side not in PLAIN else {}}
+            if os.path.exists(results := os.path.join(d, "results")):
+                with open(results, encoding="utf-8") as f:
+                    out = f.read()
+            # Programs that it starts say so, too, and end before it.
+            ran = next((float(m[1]) for l in reversed(words_said) if (m := re.match(r"ran ([\d.]+) s", l))), None)
+            entry.update(self.measured(words, out, ran) or {})
             if start := next((re.match(r"awake after ([\d.]+) s(, not faster)?", l) for l in words_said if l.startswith("awake")), None):
                 entry["start"] = float(start[1])
-                if start[2] and side != "plain":
+                if start[2] and side not in PLAIN:
                     entry["not_faster"] = True
-            words_said = [l for l in words_said if not l.startswith(("awake", "["))]
+            words_said = [l for l in words_said if not l.startswith(("awake", "ran", "["))]
             if words_said:
                 entry["said"] = words_said[-4:]
             if reports := glob.glob(os.path.join(d, "*.report")):
@@ -180,8 +234,12 @@ class Runner:
         return entry
 
     @staticmethod
-    def measured(words, out):
-        """What the program printed: seconds, and what must be equal or small."""
+    def measured(words, out, ran):
+        """What the program printed: seconds, and what must be equal or small. `ran`: the seconds of main, of a client."""
+        if ran is not None:
+            # Octave's workloads print their own times first.
+            printed = out.partition('"checks"')[2] or out
+            return {"seconds": ran, "numbers": [float(x) for x in NUMBER.findall(printed)]}
         if words[0] == "xhpl":
             line = re.search(r"^W\S+ +(\d+) +\d+ +\d+ +\d+ +([\d.]+) +(\S+)", out, re.M)
             residual = re.search(r"^\|\|Ax-b\|\|.*= *(\S+) \.+ (\w+)", out, re.M)
@@ -213,15 +271,23 @@ def cell(values, digits=3):
 
 
 def ratio(ours, plain):
-    return f"{statistics.median(ours) / statistics.median(plain):.3f}" if ours and plain else "-"
+    """The ratio of medians, and of several rounds its 95 % interval."""
+    if not ours or not plain:
+        return "-"
+    text = f"{statistics.median(ours) / statistics.median(plain):.3f}"
+    _, low, high = pairs.interval([a / b for a, b in zip(ours, plain)])
+    return text + (f" ({low:.3f} .. {high:.3f})" if min(len(ours), len(plain)) > 2 else "")
 
 
 def whole_programs(r, chosen, sides):
     rows = []
     for key in chosen:
         title, words, quick = PROGRAMS[key]
+        if words[0] in INTERPRETERS and not shutil.which(INTERPRETERS[words[0]][0]):
+            r.note(f"not run, as this machine has no {words[0]}: {key}")
+            continue
         if r.o.quick:
-            title, words = f"{title} ({' '.join(quick[1:])} instead)", quick
+            title, words = f"{title} (smaller)", quick
         runs = {side: [] for side in sides}
         awake = {side: [] for side in sides}
         rounds, done = r.o.rounds or 3, 0
@@ -232,7 +298,7 @@ def whole_programs(r, chosen, sides):
                     r.note(f"not run, the time is over: {side}, {key}, round {done + 1}")
                     continue
                 runs[side].append(r.run(key, side, words))
-                if side != "plain" and not r.o.cold:
+                if side not in PLAIN and not r.o.cold:
                     awake[side].append(r.run(key, side, words, awake=True))
             done += 1
             if not r.o.rounds and time.monotonic() - begun > 60:
@@ -245,6 +311,8 @@ def whole_programs(r, chosen, sides):
             # check their residuals themselves.
             if plain and words[0] in ("fronts", "unpaid", "nwchem.openmpi") and any(c != plain[0]["check"] for c in checks):
                 r.note(f"WRONG: {side}, {key}: {checks}, plain {plain[0]['check']}", bad=True)
+            if plain and any("numbers" in e and differ(e["numbers"], plain[0]["numbers"]) for e in as_is + warm):
+                r.note(f"WRONG: {side}, {key}: other numbers than plain", bad=True)
             last = (warm or as_is or [{}])[-1]
             walls, seconds, warmed = ([e[k] for e in x] for x, k in ((as_is, "wall"), (as_is, "seconds"), (warm, "seconds")))
             base = [e["wall"] for e in plain], [e["seconds"] for e in plain]
@@ -254,7 +322,7 @@ def whole_programs(r, chosen, sides):
                          f"{as_is[-1]['offloaded']}, {last['offloaded']} of {last['offloaded'] + last['host']}" if as_is and "offloaded" in last else "-",
                          moved, f"{last['read_faults']} / {last['write_faults']}" if "read_faults" in last else "-",
                          ", ".join(str(c) for c in checks[:2]) + (", ..." if len(checks) > 2 else "")])
-            if side != "plain" and warm and all(e.get("not_faster") for e in warm):
+            if side not in PLAIN and warm and all(e.get("not_faster") for e in warm):
                 r.note(f"{side}, {key}: no device became fast in the time given to it")
     return markdown(["program", "side", "wall, s", "computation, s", "computation, devices awake, s", "wall / plain", "computation / plain",
                   "awake / plain", "calls offloaded: as is, awake", "MB in / out", "faults r / w", "result"], rows)
@@ -269,7 +337,7 @@ def placement(r, sides, settings):
                 for side in sides:
                     if r.end - time.monotonic() < 5:
                         r.note(f"not run, the time is over: {side}, placement {where} {n}")
-                    elif e := r.run("placement", side, ["placement", where, str(n), "15"], awake=side != "plain", settings=settings):
+                    elif e := r.run("placement", side, ["placement", where, str(n), "15"], awake=side not in PLAIN, settings=settings):
                         got[side].append(e)
             checks = {e["check"] for x in got.values() for e in x}
             if len(checks) > 1:
@@ -290,7 +358,7 @@ def main():
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="all of them, if none is named")
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
     parser.add_argument("--rounds", type=int, default=0, help="3 unless said, 1 where a round takes more than a minute; placement 2")
-    parser.add_argument("--sides", default=",".join(SIDES), help="plain,base,new")
+    parser.add_argument("--sides", default=",".join(SIDES), help="plain,base,new; control: plain again")
     parser.add_argument("--cold", action="store_true", help="no runs that wait for the devices before main")
     parser.add_argument("--budget", type=float, default=570, help="seconds in all (570)")
     parser.add_argument("--limit", type=float, default=180, help="seconds for one run (180)")
@@ -298,7 +366,7 @@ def main():
     chosen = o.programs or known
     if unknown := set(chosen) - set(known):
         sys.exit(f"gpu-programs: no program {' '.join(unknown)}; there are {' '.join(known)}")
-    sides = [s for s in o.sides.split(",") if s == "plain" or os.path.exists(os.path.join(HERE, s, "libsemcache_blas.so"))]
+    sides = [s for s in o.sides.split(",") if s in PLAIN or os.path.exists(os.path.join(HERE, s, "libsemcache_blas.so"))]
     os.makedirs(o.out, exist_ok=True)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="programs-") as d:
@@ -322,7 +390,7 @@ def main():
             if key in chosen:
                 parts += ["Where the data lie" + (f", {', '.join(f'{k}={v}' for k, v in settings.items())}" if settings else "")
                           + " (medians of 15 rounds, devices awake):", "",
-                          placement(r, [s for s in sides if s != "plain" or not settings], settings), ""]
+                          placement(r, [s for s in sides if s not in PLAIN or not settings], settings), ""]
     gpus = tell(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
     cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo", encoding="utf-8") if l.startswith("model name")), "?")
     words = [w for w in sys.argv[1:] if w != o.out]

@@ -73,8 +73,8 @@ rates)
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     [ -e "$here/run.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
     # The host BLAS is the one that the other benchmarks fall back on.
-    PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 -c 'import run; run.unpack()'
-    exec env "LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "SEMCACHE_HOST_BLAS=$here/lib/libopenblas.so.0" \
+    kernels=$(PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 -c 'import os, run; run.unpack(); print(os.environ.get("OPENBLAS_CORETYPE", ""))')
+    exec env ${kernels:+"OPENBLAS_CORETYPE=$kernels"} "LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "SEMCACHE_HOST_BLAS=$here/lib/libopenblas.so.0" \
         "$here/bin/semcache" calibrate --output "$2/rates.toml" "${@:3}"
     ;;
 reproduce)

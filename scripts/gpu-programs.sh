@@ -40,6 +40,13 @@ compile_into() {
         gcc "${flags[@]}" -c -Dmain=work -o "$objects/$name.o" "$ROOT/tests/edge/$name.c"
         gcc "${flags[@]}" -o "$bin/$name" "$source"/{timed,common}.c "$objects/$name.o" "$blas" -lpthread -lm
     done
+    for name in jacobi cg abac; do gcc "${flags[@]}" -o "$bin/$name" "$ROOT/examples/legacy/$name.c" "$blas" -lm; done
+    gcc "${flags[@]}" -o "$bin/caffe" "$ROOT/tests/clients/caffe.c" "$blas" -lm
+    # Armadillo's own library only passes calls on, and would bring others along.
+    local lapack=$system/openblas-pthread/liblapack.so.3 clients=$ROOT/tests/clients
+    g++ -O1 -Wall -DARMA_NO_DEBUG -DARMA_DONT_USE_WRAPPER -o "$bin/armadillo" "$clients/armadillo.cpp" "$blas" "$lapack"
+    g++ -O1 -Wall -isystem /usr/include/eigen3 -o "$bin/eigen" "$clients/eigen.cpp" "$blas"
+    g++ -O1 -Wall -isystem /usr/include/suitesparse -o "$bin/cholmod" "$clients/cholmod.cpp" -lcholmod
     gcc "${flags[@]}" -o "$bin/placement" "$source/placement.c" "$blas" -lm
     gcc "${flags[@]}" -o "$bin/touch" "$source"/{touch,common}.c -lpthread -lm
     gcc "${flags[@]}" -shared -fPIC -o "$lib/libawake.so" "$source"/{awake,common}.c -ldl -lpthread -lm
@@ -80,6 +87,7 @@ build_into() {
     local preset=${PACK_PRESET:-6} file size
     local packed=$TARGET/programs-$preset.tar.xz
     for file in /usr/bin/nwchem.openmpi "$system"/{libopenblas.so.0,libdmumps_seq.so} "$ROOT"/bench/*.[ch] "$ROOT/bench/ccsd.nw" \
+        "$ROOT"/tests/clients/{caffe.c,armadillo.cpp,eigen.cpp,cholmod.cpp} "$ROOT"/examples/legacy/{jacobi,cg,abac}.c \
         "$ROOT"/tests/edge/{fronts,unpaid}.c "$ROOT/scripts/gpu-programs.sh"; do
         [ "$packed" -nt "$file" ] || rm -f "$packed"
     done
@@ -95,7 +103,7 @@ build_into() {
         printf '%s\n' "${BASE_VERSION:-$BASE}" >"$DIR/base/version"
     fi
     strip "$DIR"/*/*.so
-    cp "$ROOT"/bench/{programs,run}.py "$ROOT/scripts/gpu-programs.sh" "$DIR/"
+    cp "$ROOT"/bench/{programs,pairs,memory,run,numpy_script}.py "$ROOT/bench/octave.m" "$ROOT/scripts/gpu-programs.sh" "$DIR/"
     size=$(du -sm "$DIR" | cut -f1)
     [ "$size" -le 40 ] || [ "$preset" -lt 3 ] || fail "$DIR has $size MB, 40 are the limit"
     say "$DIR: $size MB"

@@ -27,7 +27,7 @@ demo) ;;
 clients) packages+=("${CLIENTS[@]}") ;;
 python) packages+=("${CLIENTS[@]}" "${PYTHON_CLIENTS[@]}") python+=(scipy scikit-learn) ;;
 cxx) packages+=("${CXX_CLIENTS[@]}") ;;
-programs) packages+=("${PROGRAMS[@]}") ;;
+programs) packages+=("${PROGRAMS[@]}" "${CXX_CLIENTS[@]}") ;;
 userfaultfd) packages+=("${USERFAULTFD[@]}") ;;
 trace) command -v node >/dev/null || packages+=(nodejs) ;;
 plots) packages=(python3-venv) ;;
