@@ -576,6 +576,19 @@ fn temporaries_do_not_fault_again() {
 }
 
 #[test]
+fn smaller_temporaries_do_not_fault_again_either() {
+    alone(|| {
+        set_up();
+        free(heap::malloc(8 * MIB));
+        let p = heap::malloc(MIB / 2);
+        assert!(!ours(p));
+        // SAFETY: the size field of glibc's chunk.
+        let size = unsafe { p.cast::<usize>().sub(1).read() };
+        assert_eq!(size & 2, 0, "a mapping of its own");
+    });
+}
+
+#[test]
 fn sparse_blocks_stay_sparse() {
     alone(|| {
         set_up();

@@ -7,7 +7,8 @@
 //! sides. So if the cycles on one side are clearly shorter, the call belongs there. Other activity only ever makes a
 //! cycle longer, so the shortest of the last cycles counts.
 //!
-//! The A/B probes of a kind of call begin at its decisions number `FIRST`, 4 `FIRST`, 16 `FIRST` and so on. A probe
+//! The A/B probes of a kind of call begin at its decisions number `FIRST`, 4 `FIRST`, 16 `FIRST` and so on, and when its cycles become far
+//! shorter or longer: what was measured on the other side may no longer hold then. A probe
 //! takes place only if the prediction for the other side is at most `CLOSE` measured cycles at first, and twice as many
 //! at each further probe. So all probes together cost a small part of the loop.
 
@@ -49,6 +50,10 @@ const CLOSE: f64 = 3.0;
 const CLEARLY: f64 = 0.92;
 /// With each longer cycle, the shortest measured time grows by up to this factor: the program may have changed.
 const FORGET: f64 = 1.02;
+/// A cycle that is shorter than this share of the shortest one shows that the program changed, and so do two in a row that take at least
+/// this number of times as long. The other side is probed at once then: its cycles were measured before.
+const SHORTER: f64 = 0.7;
+const LONGER: f64 = 1.5;
 
 /// What a call is expected to take on a side.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -81,6 +86,9 @@ pub struct AbProbe {
     /// For each side, the shortest of the last cycles in seconds, and the number of cycles measured.
     shortest: [f64; 2],
     cycles: [u32; 2],
+    /// The cycles in a row that were far longer than the shortest one of the present side, and the shortest of them.
+    longer: u32,
+    shortest_longer: f64,
     decisions: u32,
     /// The decision at which the next A/B probe begins; and the current probe.
     next: u32,
@@ -97,6 +105,8 @@ impl Default for AbProbe {
             moving: true,
             shortest: [f64::INFINITY; 2],
             cycles: [0; 2],
+            longer: 0,
+            shortest_longer: f64::INFINITY,
             decisions: 0,
             next: FIRST,
             probe: None,
@@ -120,8 +130,29 @@ impl AbProbe {
         };
         let i = self.at as usize;
         let cycle = (now - since) / f64::from(calls);
+        self.follow_change(i, cycle);
         self.shortest[i] = cycle.min(self.shortest[i] * FORGET);
         self.cycles[i] = self.cycles[i].saturating_add(1);
+    }
+
+    /// Makes a probe due if a cycle on side `i` shows that the program changed.
+    fn follow_change(&mut self, i: usize, cycle: f64) {
+        let known = self.cycles[i] >= ENOUGH;
+        let longer = known && cycle > self.shortest[i] * LONGER;
+        (self.longer, self.shortest_longer) = match longer {
+            true => (self.longer + 1, self.shortest_longer.min(cycle)),
+            false => (0, f64::INFINITY),
+        };
+        if self.longer >= 2 {
+            self.shortest[i] = core::mem::replace(&mut self.shortest_longer, f64::INFINITY);
+            self.longer = 0;
+        } else if !known || cycle >= self.shortest[i] * SHORTER {
+            return;
+        }
+        if self.probe.is_none() {
+            self.next = self.next.min(self.decisions + 1);
+            self.within = CLOSE;
+        }
     }
 
     fn known(&self, place: Where) -> Option<f64> {
@@ -206,7 +237,10 @@ impl AbProbe {
 
     /// Records that a call of this kind runs on `place`, with a mark for the next decision.
     pub fn went(&mut self, now: f64, place: Where, mark: u64) {
-        self.moving |= self.at != place;
+        if self.at != place {
+            self.moving = true;
+            (self.longer, self.shortest_longer) = (0, f64::INFINITY);
+        }
         self.at = place;
         self.last = Some((now, mark));
     }
@@ -299,6 +333,28 @@ mod tests {
         assert_eq!(run(10_000, Host, 1.0, 0.1, 25.0), [10_000, 0]);
         let [host, devices] = run(10_000, Host, 1.0, 0.1, 10.0);
         assert!(host >= 15 * FIRST && devices > 8000, "{host}");
+    }
+
+    #[test]
+    fn a_side_that_was_slower_is_not_avoided_once_the_program_changes() {
+        // While the CPU rewrites the inputs the host is faster; then devices are, as predicted, and the host's cycles are shorter, too. Or
+        // devices are faster at first.
+        for (before, after, predicted) in [
+            ((3.2, 5.0), (0.24, 0.04), Devices),
+            ((3.2, 2.0), (9.0, 20.0), Host),
+        ] {
+            let mut probes = AbProbe::default();
+            let (mut now, mut wrong) = (0.0, 0);
+            for n in 0..3 * FIRST {
+                let late = n >= 2 * FIRST;
+                let place = probes.place(now, |_, _| Some(1), predicted, |_| predicted_s(0.5));
+                probes.went(now, place, 0);
+                let (host, devices) = if late { after } else { before };
+                now += if place == Host { host } else { devices };
+                wrong += u32::from(late && place != predicted);
+            }
+            assert!(wrong <= 10, "{wrong}");
+        }
     }
 
     #[test]
