@@ -6,8 +6,8 @@
 A round runs a process per setting, in an order that rotates: `auto` (the decision), `always`, `never`, and `never` once more as a
 control. Each cell of the grid gives the ratio of `auto` to the faster of the other two settings (by their medians over all rounds) in
 every round, and the 95 % interval of these ratios (of their logarithms, by Student's t); the ratio of the control to `never` shows
-what such a ratio is worth. Where the CPU rewrites the inputs before each call, a time is that of the call and of what rewriting
-takes longer than it does under `never` and the control, the shorter of the two, in the same round. WARM calls of each kind are made before the measured ones (10). OUT/grid.md has the table, OUT/bench.jsonl
+what such a ratio is worth. Where the CPU rewrites the inputs before each call, another ratio has the rewriting in its times: page faults
+of the CPU's writes are a cost of the device. WARM calls of each kind are made before the measured ones (10). OUT/grid.md has the table, OUT/bench.jsonl
 all times. With --rates the library starts from the rates of a file (docs/rates.md).
 """
 
@@ -29,16 +29,8 @@ def cell(line):
     return line["routine"], line["size"], line["place"]
 
 
-def costs(lines):
-    """Seconds of a call by setting, from the lines that one round printed for a cell."""
-    refill = {label: statistics.median(line["refills"]) for label, line in lines.items()}
-    least = min((refill[label] for label in ("never", "control") if label in refill), default=0.0)
-    return {label: statistics.median(line["seconds"]) + max(0.0, refill[label] - least) for label, line in lines.items()}
-
-
 def measure(b, o, sizes, turn, found):
-    """One round of some sizes."""
-    lines = {}
+    """One round of some sizes: for each cell and setting the seconds of a call, and of a call with the rewriting before it."""
     for label in SETTINGS[turn % 4:] + SETTINGS[:turn % 4]:
         setting = "never" if label == "control" else label
         env = {"SEMCACHE_OFFLOAD": setting}
@@ -49,25 +41,29 @@ def measure(b, o, sizes, turn, found):
         # A host that needs seconds for a call makes few.
         reps = "1" if setting == "never" and sizes == "8192" else "5"
         for line in b.run("ours", [f"{BIN}/decision", label, sizes, reps, str(warm)], 120, env):
-            lines.setdefault(cell(line), {})[label] = line
-    for key, by_label in lines.items():
-        for label, seconds in costs(by_label).items():
-            found.setdefault(key, {}).setdefault(label, []).append(seconds)
+            seconds, refill = statistics.median(line["seconds"]), statistics.median(line["refills"])
+            found.setdefault(cell(line), {}).setdefault(label, []).append((seconds, seconds + refill))
+
+
+def against(times):
+    """The faster of always and never, and the ratios of auto to it and of the control to never."""
+    best = min("always", "never", key=lambda one: statistics.median(times[one]))
+    ratio = lambda one, other: pairs.interval([a / b for a, b in zip(times[one], times[other])])
+    return best, ratio("auto", best), ratio("control", "never")
 
 
 def row(key, times):
-    """The cells of a line of the table, and the ends of the interval; None if a setting has no time."""
+    """The cells of a line of the table, the mean and the end of the interval of its ratio, and these of the control; None if a setting
+    has no time."""
     if any(label not in times for label in SETTINGS):
         return None
-    medians = {label: statistics.median(times[label]) for label in SETTINGS}
-    best = min("always", "never", key=lambda label: medians[label])
-    ratios = lambda one, other: pairs.interval([a / b for a, b in zip(times[one], times[other])])
-    mean, low, high = ratios("auto", best)
-    control = ratios("control", "never")
+    calls, whole = ({label: [pair[i] for pair in times[label]] for label in SETTINGS} for i in (0, 1))
+    best, (mean, low, high), control = against(calls)
     routine, size, place = key
     text = lambda three: "{:.3f} ({:.3f} .. {:.3f})".format(*three)
-    cells = [routine, str(size), place, *(time_text(medians[label]) for label in SETTINGS[:3]), best, text((mean, low, high)), text(control)]
-    return cells, mean, high, control[2]
+    cells = [routine, str(size), place, *(time_text(statistics.median(calls[label])) for label in SETTINGS[:3]), best,
+             text((mean, low, high)), text(control), f"{against(whole)[1][0]:.3f}" if place == "host" else ""]
+    return cells, mean, high, control[0], control[2]
 
 
 def main():
@@ -96,14 +92,14 @@ def main():
     rows = [r for key, times in sorted(found.items()) if (r := row(key, times))]
     if not rows:
         sys.exit("gpu-bench: nothing was measured")
-    within = sum(high <= WITHIN for _, _, high, _ in rows)
-    means = sum(mean <= WITHIN for _, mean, _, _ in rows)
-    controls = sum(high <= WITHIN for _, _, _, high in rows)
+    ends = [sum(row[i] <= WITHIN for row in rows) for i in (2, 4)]
+    means = [[sum(row[i] <= most for row in rows) for most in (WITHIN, WORST)] for i in (1, 3)]
     worst = max(rows, key=lambda r: r[1])
-    head = ["routine", "size", "place", "auto", "always", "never", "faster", "auto / faster (95 %)", "never / never (95 %)"]
+    head = ["routine", "size", "place", "auto", "always", "never", "faster", "auto / faster (95 %)", "never / never (95 %)", "with rewriting"]
     text = ["# The decision between host and GPUs", "", machine(b), f"* command: `grid {quoted([w for w in sys.argv[1:] if w != o.out])}`; {done} rounds", "",
-            f"Of {len(rows)} cells {within} have an interval that ends at {WITHIN} or below ({controls} of never against never), {means} a mean; "
-            f"the largest mean is {worst[1]:.3f} ({' '.join(worst[0][:3])}; at most {WORST} is wanted).", "",
+            f"Of {len(rows)} cells {means[0][0]} have a mean of at most {WITHIN}, {means[0][1]} of at most {WORST}; of never against never "
+            f"{means[1][0]} and {means[1][1]}. The interval ends at {WITHIN} or below in {ends[0]}, and in {ends[1]}. The largest mean is "
+            f"{worst[1]:.3f} ({' '.join(worst[0][:3])}).", "",
             markdown(head, [r[0] for r in rows]), ""]
     text += notes_text(b.notes)
     with open(os.path.join(o.out, "grid.md"), "w", encoding="utf-8") as f:

@@ -22,6 +22,7 @@ import tarfile
 import tempfile
 import time
 
+import pairs
 from run import choose_kernels, markdown, notes_text, quoted, semcache, tell, time_text, toolkit_folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -33,6 +34,8 @@ WORKLOADS = {
     "nnmf": ("nnmf", "non-negative factorisation, 10 updates, rank n/32", 8192, 512, 1e-7),
     "varimax": ("varimax", "varimax rotation of n x n/64, 5 steps", 32768, 1024, 1e-7),
     "lsq": ("reweighted", "least squares of n x n/8, reweighted 5 times", 16384, 512, 1e-6),
+    "mldivide_1024": ("mldivide", "A\\b, A n x n/4", 1024, 128, 1e-7),
+    "mldivide_2048": ("mldivide", "A\\b, A n x n/4", 2048, 192, 1e-7),
     "mldivide": ("mldivide", "A\\b, A n x n/4", 4096, 256, 1e-7),
 }
 SIDES = ["OpenBLAS", "NVBLAS", "NVBLAS, autopin", "ours"]
@@ -168,6 +171,20 @@ def cell(entry):
     return text + (f" ({time_text(min(later))} .. {time_text(max(later))})" if len(later) > 1 else "")
 
 
+def merged(entries):
+    """One entry of several rounds: the first repetition of the first round, and all later ones."""
+    entries = [e for e in entries if e]
+    if not entries:
+        return None
+    return {**entries[-1], "times": entries[0]["times"][:1] + [t for e in entries for t in e["times"][1:] or e["times"]]}
+
+
+def interval(ours, plain):
+    """The ratio to plain of several rounds, with its 95 % interval."""
+    ratios = [median(a) / median(b) for a, b in zip(ours, plain) if a and b]
+    return "{:.3f} ({:.3f} .. {:.3f})".format(*pairs.interval(ratios)) if len(ratios) > 2 else "-"
+
+
 def median(entry):
     return statistics.median(entry["times"][1:] or entry["times"]) if entry else None
 
@@ -180,6 +197,8 @@ def main():
     parser.add_argument("--only", help="comma-separated workloads")
     parser.add_argument("--budget", type=float, default=200, help="seconds in all (200)")
     parser.add_argument("--limit", type=float, default=4, help="no new repetition after this number of seconds; two at least on GPUs (4)")
+    parser.add_argument("--rounds", type=int, default=1, help="processes per side, by turns (1)")
+    parser.add_argument("--sides", default=",".join(SIDES), help=",".join(SIDES))
     parser.add_argument("--reps", type=int, default=3, help="repetitions, the first of which warms up (3)")
     parser.add_argument("--loader", choices=["auto", "pack", "system"], default="auto", help="what starts Octave")
     o = parser.parse_args()
@@ -202,14 +221,17 @@ def main():
                 workload, title, size, quick, tolerance = WORKLOADS[key]
                 n = quick if o.quick else size
                 words = [os.path.join(HERE, "octave.m"), workload, str(n), str(o.reps)]
-                got = {}
-                for side in reversed(SIDES):  # semcache first, in case the time runs out
-                    if r.end - time.monotonic() < 5:
-                        r.note(f"not run, the time is over: {side}, {workload}")
-                        r.bad |= side == "ours"
-                        continue
-                    # The first repetition on a GPU is a warm-up.
-                    got[side] = r.run(side, [*words, "1" if side == "OpenBLAS" else "2", str(o.limit)], 60)
+                rounds = {}
+                for _ in range(o.rounds):
+                    for side in reversed(o.sides.split(",")):  # semcache first, in case the time runs out
+                        if r.end - time.monotonic() < 5:
+                            r.note(f"not run, the time is over: {side}, {workload}, {n}")
+                            r.bad |= side == "ours"
+                            continue
+                        # The first repetition on a GPU is a warm-up.
+                        entry = r.run(side, [*words, "1" if side == "OpenBLAS" else "2", str(o.limit)], 60)
+                        rounds.setdefault(side, []).append(entry)
+                got = {side: merged(entries) for side, entries in rounds.items()}
                 plain, ours = got.get("OpenBLAS"), got.get("ours")
                 for side in SIDES[1:]:
                     if plain and got.get(side) and differ(plain["checks"], got[side]["checks"], tolerance):
@@ -221,11 +243,12 @@ def main():
                 peers = [m for s in SIDES[1:3] if (m := median(got.get(s)))]
                 rows.append([title, str(n), *(cell(got.get(s)) for s in SIDES), time_text(ours["times"][0]) if ours else "-",
                              f"{median(plain) / median(ours):.2f} x" if plain and ours else "-",
+                             interval(rounds.get("ours", []), rounds.get("OpenBLAS", [])),
                              f"{min(peers) / median(ours):.2f} x" if peers and ours else "-",
                              f"{ours['offloaded']}/{ours['offloaded'] + ours['host']}" if ours and "offloaded" in ours else "-"])
     gpus = tell(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
     cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo", encoding="utf-8") if l.startswith("model name")), "?")
-    head = ["workload", "n", f"OpenBLAS, {os.cpu_count()} cores", *SIDES[1:], "ours, first", "OpenBLAS/ours", "best NVBLAS/ours", "offloaded"]
+    head = ["workload", "n", f"OpenBLAS, {os.cpu_count()} cores", *SIDES[1:], "ours, first", "OpenBLAS/ours", "ours/OpenBLAS (95 %)", "best NVBLAS/ours", "offloaded"]
     words = [w for w in sys.argv[1:] if w != o.out]
     text = ["# Octave" + (" (quick: sizes that show nothing but that everything runs)" if o.quick else ""), "",
             f"* GPUs: {len(gpus)} x {gpus[0]}" if gpus else f"* GPUs: none; devices {r.devices}",
