@@ -198,7 +198,7 @@ class Runner:
                     out = f.read()
             # Programs that it starts say so, too, and end before it.
             ran = next((float(m[1]) for l in reversed(words_said) if (m := re.match(r"ran ([\d.]+) s", l))), None)
-            entry.update(self.measured(words, out, ran) or {})
+            entry.update(self.measured(words, out, ran if key in CLIENTS else None) or {})
             if start := next((re.match(r"awake after ([\d.]+) s(, not faster)?", l) for l in words_said if l.startswith("awake")), None):
                 entry["start"] = float(start[1])
                 if start[2] and side not in PLAIN:
