@@ -47,7 +47,7 @@ pub(super) fn choose(
         // With a fixed tile the bits of a result do not depend on what the host could do meanwhile.
         _ if q.mode != Mode::Auto || q.tile.is_some() || !has_routine => return None,
         _ => (
-            decide::host_part::share(&q.work, devices, rates, predicted_s, q.host_s)?,
+            decide::host_part::share(&q.work, devices, rates, predicted_s, asked.plain_s())?,
             semcache_fault::pages::page_size(),
         ),
     };
@@ -82,7 +82,8 @@ pub(super) fn choose(
     let moved = decide::host_part::moved(q, rates, devices);
     let seconds = |planned: Planned<'_>| Some(planned.choice(devices, Some(tile), &moved)?.seconds);
     let without_s = seconds(Planned::new(policy, rates, problem, devices))?;
-    let slowness = decide::host_part::slowness(&q.work, rates, q.host_s);
+    // How many times as long as by its rates the host takes for the whole call.
+    let slowness = asked.plain_s() / exec::host_s(&q.work, &rates.host);
     let host_task_s = |task| {
         let work = work(problem, task);
         let predicted_s = || slowness * exec::host_s(&work, &rates.host);

@@ -161,22 +161,21 @@ impl Policy {
 
     /// Notes the seconds that the host BLAS took for its part of a call, and corrects its rates by them.
     pub fn host_took(&self, work: Work, seconds: f64) {
-        if self.real {
-            let mut learned = self.learned();
-            learned.host_times.took(&work, seconds);
-            if self.without.uses(Heuristic::Corrections) {
-                learned.rates.host(&work, seconds);
-            }
-        }
+        self.note_host_time(work, seconds, |_| true);
     }
 
     /// Notes the seconds that the host BLAS took for a whole call. The fastest of a kind correct the rates, too: others may include
     /// page faults, or threads of the library that were asleep.
     pub fn host_took_all(&self, work: Work, seconds: f64) {
+        self.note_host_time(work, seconds, |confirms| confirms);
+    }
+
+    /// Notes the seconds that the host BLAS took. They correct its rates if `corrects`, given whether they confirm an earlier time.
+    fn note_host_time(&self, work: Work, seconds: f64, corrects: impl FnOnce(bool) -> bool) {
         if self.real {
             let mut learned = self.learned();
             let confirms = learned.host_times.took(&work, seconds);
-            if confirms && self.without.uses(Heuristic::Corrections) {
+            if corrects(confirms) && self.without.uses(Heuristic::Corrections) {
                 learned.rates.host(&work, seconds);
             }
         }

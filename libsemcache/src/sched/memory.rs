@@ -505,7 +505,8 @@ mod tests {
         };
         let on = Devices::new(&set, &rates, &links);
         let without = least(&p, &on);
-        let share = share(&p.work(), &set, &rates, 1.0, None).expect("the host is worth it");
+        let host_s = exec::host_s(&p.work(), &rates.host);
+        let share = share(&p.work(), &set, &rates, 1.0, host_s).expect("the host is worth it");
         let columns = plan::host_part::columns(&p, share, 4096).expect("columns for both");
         let part = plan::host_part(&p, columns).expect("both parts");
         let of_host_s = |task| exec::host_s(&work(&p, task), &rates.host);
@@ -514,7 +515,7 @@ mod tests {
         assert!(pays(with, without), "{with} {without}");
         let peak = |id| rates.of(id).gemm(Dtype::D).peak_flops;
         let devices: f64 = set.ids().map(peak).sum();
-        let host = p.work().flops() / exec::host_s(&p.work(), &rates.host);
+        let host = p.work().flops() / host_s;
         let reached = p.work().flops() / with;
         assert!(
             reached >= 0.95 * (devices + host),

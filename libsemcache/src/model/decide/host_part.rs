@@ -3,7 +3,7 @@
 use super::offload::{LANDED, Offload, Uploads};
 use super::{Question, WORTH_MORE_DEVICES, counted};
 use crate::base::{DeviceSet, Work};
-use crate::model::exec::{device_s, host_s};
+use crate::model::exec::device_s;
 use crate::model::rates::Rates;
 use crate::model::select::Fetch;
 
@@ -16,28 +16,22 @@ const LEAST_S: f64 = 1e-3;
 
 /// The host's share of the work if devices and host each get as much as their rates tell, on operands that they hold. `None`
 /// if it is so small that the call could hardly end sooner. The devices are predicted to take `predicted_s` for the call without the
-/// host; `measured_s` is what the host BLAS was measured to take for all of it.
+/// host; the host BLAS is measured or predicted to take `host_s` for all of it.
 #[must_use]
 pub fn share(
     work: &Work,
     devices: &DeviceSet,
     machine: &Rates,
     predicted_s: f64,
-    measured_s: Option<f64>,
+    host_s: f64,
 ) -> Option<f64> {
     if predicted_s < LEAST_S {
         return None;
     }
-    let host = 1.0 / measured_s.unwrap_or_else(|| host_s(work, &machine.host));
+    let host = 1.0 / host_s;
     let each = devices.ids().map(|id| 1.0 / device_s(work, machine.of(id)));
     let share = host / (host + each.sum::<f64>());
     (share >= LEAST_SHARE).then_some(share)
-}
-
-/// How many times as long as by its rates the host BLAS takes for such a call, if it was measured to take `measured_s`.
-#[must_use]
-pub fn slowness(work: &Work, machine: &Rates, measured_s: Option<f64>) -> f64 {
-    measured_s.map_or(1.0, |s| s / host_s(work, &machine.host))
 }
 
 /// Whether a call may wait for its results, so that the host could not compute beside the devices: as for small ones that the
@@ -68,21 +62,19 @@ pub fn moved(q: &Question<'_>, machine: &Rates, devices: &DeviceSet) -> Vec<Fetc
 mod tests {
     use super::*;
     use crate::base::Dtype;
-    use crate::model::HostRates;
+    use crate::model::{HostRates, exec};
 
     #[test]
     fn short_calls_and_slow_hosts_are_not_divided() {
         let machine = Rates::generic(HostRates::of_cores(16));
         let work = Work::gemm(Dtype::D, 4096, 4096, 4096);
         let on = DeviceSet::equal(1);
-        let share = |predicted_s, measured_s| share(&work, &on, &machine, predicted_s, measured_s);
-        let by_rates = share(0.02, None).expect("a host that is worth it");
-        assert_eq!(share(LEAST_S / 2.0, None), None);
-        let host_s = host_s(&work, &machine.host);
-        let of_faster = share(0.02, Some(host_s / 2.0)).expect("more than by the rates");
+        let share = |predicted_s, host_s| share(&work, &on, &machine, predicted_s, host_s);
+        let host_s = exec::host_s(&work, &machine.host);
+        let by_rates = share(0.02, host_s).expect("a host that is worth it");
+        assert_eq!(share(LEAST_S / 2.0, host_s), None);
+        let of_faster = share(0.02, host_s / 2.0).expect("more than by the rates");
         assert!(of_faster > by_rates && of_faster < 2.0 * by_rates);
-        assert_eq!(share(0.02, Some(1000.0 * host_s)), None);
-        assert_eq!(slowness(&work, &machine, Some(2.0 * host_s)), 2.0);
-        assert_eq!(slowness(&work, &machine, None), 1.0);
+        assert_eq!(share(0.02, 1000.0 * host_s), None);
     }
 }
