@@ -151,6 +151,7 @@ def chosen(e, tiles):
         for call, some in several.items():
             tile = min(some, key=lambda t, call=call, name=name: predicted(e.machine, call, t, name))
             gains[name].append(some[static] / some[tile] - 1)
+    longer = [e.own(call).median / min(some.values()) - 1 for call, some in several.items() if e.own(call)]
     own = {call: some[static] / e.own(call).median - 1 for call, some in tiles.of.items() if static in some and e.own(call)}
     gains["own choice"] = list(own.values())
     paper = e.paper["fig6"]["dgemm"]
@@ -167,6 +168,9 @@ def chosen(e, tiles):
         "the "
         "library without a fixed tile: its tiles need not be square, nor among the measured ones.")
     e.page.table(["tile", "calls", "median", "from, to", "paper, testbed II, median"], rows)
+    if longer:
+        e.page.text(f"The library's own choice takes {percent(statistics.median(longer))} longer than the best of the measured tiles in the "
+                    f"median of {len(longer)} calls, {percent(max(longer))} at most.")
     if len(several) < len(tiles.of):
         e.page.text(f"Not measured: a second tile for {len(tiles.of) - len(several)} calls" + (
             ", so that only the library's own choice can be compared." if not several else "."))

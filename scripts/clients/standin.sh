@@ -32,7 +32,7 @@ for setting in "${settings[@]}"; do
 done
 say "the device contract: as on simulated devices"
 
-for client in fixed arguments memory vanishing declined children; do
+for client in fixed arguments memory vanishing declined children kernel_code; do
     gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$ROOT/tests/edge/$client.c" -lblas -lpthread -lm &
 done
 gfortran -O2 -g -o "$dir/common" "$ROOT/tests/edge/common.f90" -lblas &
@@ -86,6 +86,22 @@ for setting in "${settings[@]}"; do
 done
 sum reports/declined offloaded host host_timed
 say "declined: as plain"
+
+# Code of kernels takes 30 ms to load: calls for which devices are predicted to be faster stay on the host meanwhile.
+for what in calls threads exit fork; do
+    [ -f code.plain ] || ./kernel_code calls 300 >code.plain
+    mkdir "reports/code_$what"
+    for setting in "${settings[@]}"; do
+        run "SEMCACHE_STANDIN=$setting,code=30000" SEMCACHE_OFFLOAD=auto "SEMCACHE_REPORT=$dir/reports/code_$what/%p.json" \
+            SEMCACHE_WITHOUT=corrections,host-times,ab-probes,prediction-error -- ./kernel_code $what 300
+        # The end of the process comes in the middle of a load: nothing is printed.
+        [ $what = exit ] || sort -u run.out | cmp - code.plain || fail "kernel_code $what under '$setting' printed $(cat run.out)"
+        [ $status = 0 ] && [ ! -s run.stderr ] || { cat run.stderr; fail "kernel_code $what under '$setting': status $status"; }
+    done
+    [ $what = exit ] && more=() || more=(calls.dgemm.offloaded calls.daxpy.offloaded)
+    sum "reports/code_$what" calls.dgemm.why_host.loading "${more[@]}"
+done
+say "kernel_code: as plain"
 
 same common offloaded cache.closes faults -- ./common
 same arguments offloaded cache.closes faults -- ./arguments scratch/mapped

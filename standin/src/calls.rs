@@ -65,6 +65,9 @@ pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome
         if fails(index) {
             return None;
         }
+        if family == Family::Blas {
+            load_code(index);
+        }
         if settings().system {
             use_system();
         }
@@ -134,6 +137,15 @@ fn fails(index: usize) -> bool {
         die();
     }
     due
+}
+
+/// At the first call of a function that queues a kernel: takes as long as its code takes to load. Other calls go on meanwhile.
+fn load_code(index: usize) {
+    let (name, code) = (NAMES[index], settings().code);
+    let manages = ["Create", "Destroy", "Get", "Set"];
+    if code > 0 && COUNTS[index].load(Relaxed) == 1 && !manages.iter().any(|m| name.contains(m)) {
+        std::thread::sleep(core::time::Duration::from_micros(code));
+    }
 }
 
 /// Makes every call fail from now on, and discards what is queued on the devices.

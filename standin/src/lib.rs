@@ -16,7 +16,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `SEMCACHE_STANDIN` | comma list: `late`, `poison`, `seed=N`, `devices=N`, `memory=BYTES`, `taken=BYTES@CALL` (by others, from an allocation on), `loads=N` (of libraries, while it comes up), `files=N` (that it has open, five descriptors each; without one of them the devices are lost), `system` |
+//! | `SEMCACHE_STANDIN` | comma list: `late`, `poison`, `seed=N`, `devices=N`, `memory=BYTES`, `taken=BYTES@CALL` (by others, from an allocation on), `loads=N` (of libraries, while it comes up), `files=N` (that it has open, five descriptors each; without one of them the devices are lost), `code=MICROSECONDS` (of the first call of each function of cuBLAS that queues a kernel), `system` |
 //! | `SEMCACHE_STANDIN_FAIL` | `NAME:K` or `any:K`, the Kth call of the function (of any but getters) fails without effect; `:sticky` appended, so does every later call of every function |
 //! | `SEMCACHE_STANDIN_COUNTS` | a file that gets a line `NAME CALLS` per function at exit |
 //!

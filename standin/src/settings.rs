@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) loads: usize,
     /// How many files the driver has open.
     pub(crate) files: usize,
+    /// Microseconds that the first call of each function takes which queues a kernel of cuBLAS: its code is loaded.
+    pub(crate) code: u64,
     /// The bytes of each device that another process takes, from this process's Nth allocation on.
     pub(crate) taken: (usize, u64),
     pub(crate) fail: Option<Fail>,
@@ -59,6 +61,7 @@ fn parse(machine: &OsStr, fail: &OsStr, counts: Option<OsString>) -> Settings {
         system: false,
         loads: 0,
         files: 0,
+        code: 0,
         taken: (0, 0),
         fail: None,
         counts,
@@ -91,6 +94,7 @@ impl Settings {
             Some(("memory", n)) => self.memory = n.parse().ok()?,
             Some(("loads", n)) => self.loads = n.parse().ok()?,
             Some(("files", n)) => self.files = n.parse().ok()?,
+            Some(("code", n)) => self.code = n.parse().ok()?,
             Some(("taken", what)) => {
                 let (bytes, call) = what.split_once('@')?;
                 self.taken = (bytes.parse().ok()?, call.parse().ok()?);
@@ -125,13 +129,15 @@ mod tests {
     #[test]
     fn settings_are_read() {
         let s = parse(
-            OsStr::new("late,poison,seed=3,devices=2,memory=4096,loads=7,files=5,taken=2048@5"),
+            OsStr::new(
+                "late,poison,seed=3,devices=2,memory=4096,loads=7,files=5,code=9,taken=2048@5",
+            ),
             OsStr::new("cuMemAlloc_v2:4:sticky"),
             None,
         );
         assert!(s.late && s.poison && !s.system && s.wrong.is_none());
         assert_eq!((s.seed, s.devices, s.memory), (3, 2, 4096));
-        assert_eq!((s.loads, s.files), (7, 5));
+        assert_eq!((s.loads, s.files, s.code), (7, 5, 9));
         assert_eq!(s.taken, (2048, 5));
         let fail = s.fail.expect("a failure");
         assert_eq!(fail.name.as_deref(), Some("cuMemAlloc_v2"));

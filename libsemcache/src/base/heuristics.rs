@@ -25,6 +25,8 @@ heuristics! {
         "The first calls of a kind on the host BLAS are timed.";
     AbProbes = "ab-probes",
         "Some calls of a kind run on the other side, host or devices, to compare the measured times.";
+    KernelLoads = "kernel-loads",
+        "Calls stay on the host while the code of the kernels that would compute them is loaded.";
     HostDecisions = "host-decisions",
         "A call that a decision left to the host BLAS runs there again without a decision.";
     Replay = "replay",

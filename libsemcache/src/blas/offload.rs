@@ -353,7 +353,9 @@ pub(super) fn decide(
     let predicted = asked.answer(policy.mode);
     let decision = probed(policy, key, predicted, &asked);
     let timed = host.door && items.len() == 1 && is_timed(policy, &asked, &decision);
-    let decision = if timed {
+    let awaited =
+        !timed && host.routine && awaits_code(cache, policy, items, (&decision, &predicted));
+    let decision = if timed || awaited {
         Decision::Host(Reason::PredictedSlower)
     } else {
         decision
@@ -362,7 +364,12 @@ pub(super) fn decide(
         record(&asked, &decision, decision != predicted);
     }
     if log_enabled!(Debug) {
-        tell(&asked, &decision, decision != predicted);
+        let instead = match decision == predicted {
+            true => "",
+            false if awaited => ", while code is loaded",
+            false => ", against the prediction",
+        };
+        tell(&asked, &decision, instead);
     }
     match decision {
         Decision::Offload {
@@ -399,12 +406,16 @@ pub(super) fn decide(
             if reason == Reason::PredictedSlower {
                 let blocks = gathered.reaches.iter();
                 cache.note_host_call(blocks.map(|(id, reach)| (*id, reach.written)));
-                note_host(policy, key, &asked, items.len(), timed);
+                // While the host is hardly timed, or code is loaded, every call gets a decision of its own.
+                let each = awaited || timed && policy.learned().host_times.is_new(&work);
+                policy.left_to_host(key, items.len(), asked.plain_s(), each);
             }
-            Err(Declined {
-                timed,
-                ..why(reason).into()
-            })
+            let why = if awaited {
+                WhyHost::Loading
+            } else {
+                why(reason)
+            };
+            Err(Declined { why, timed })
         }
     }
 }
@@ -467,12 +478,27 @@ fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
     fits && !work.routine.reduces() && policy.times_host(&work, place, predicted_s, host_s)
 }
 
-/// Records that calls go to the host because the devices are predicted to be slower, or because the host's time is taken.
-fn note_host(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize, timed: bool) {
-    let work = asked.question.work;
-    // While the host is hardly timed, every call gets a decision of its own.
-    let each = timed && policy.learned().host_times.is_new(&work);
-    policy.left_to_host(key, calls, asked.plain_s(), each);
+/// Whether a single call for which devices were chosen stays on the host because they have not loaded the code of its kernel. Nothing is
+/// known of what it loses if it would run on devices to be measured, or for an upload that pays only with later calls.
+fn awaits_code(
+    cache: &Cache,
+    policy: &Policy,
+    items: &[Item],
+    (decision, predicted): (&Decision, &Decision),
+) -> bool {
+    let ([item], Decision::Offload { devices, .. }) = (items, decision) else {
+        return false;
+    };
+    let gain_s = match predicted {
+        Decision::Offload {
+            predicted_s,
+            host_s,
+            ..
+        } if predicted_s < host_s => Some(host_s - predicted_s),
+        _ => None,
+    };
+    policy.awaits_code()
+        && (policy.kernel_loads).awaited(cache.backend(), &item.problem, devices, gain_s)
 }
 
 /// The work of all calls as that of one product: as many rows and as deep as the largest, and wide enough for the sum.
@@ -518,8 +544,8 @@ fn record(asked: &Asked<'_>, decision: &Decision, probe: bool) {
     });
 }
 
-/// Logs a decision and the numbers that it came from.
-fn tell(asked: &Asked<'_>, decision: &Decision, probed: bool) {
+/// Logs a decision, why it is not the predicted one, and the numbers that it came from.
+fn tell(asked: &Asked<'_>, decision: &Decision, instead: &str) {
     let work = asked.question.work;
     let operands: Vec<String> = asked
         .question
@@ -552,16 +578,11 @@ fn tell(asked: &Asked<'_>, decision: &Decision, probed: bool) {
         Decision::Host(reason) => format!("host: {}", reason.key()),
     };
     debug!(
-        "{} {} x {} x {}: {verdict}{}; host {:.1} us; {}",
+        "{} {} x {} x {}: {verdict}{instead}; host {:.1} us; {}",
         work.routine.name(work.dtype),
         work.m,
         work.n,
         work.k,
-        if probed {
-            ", against the prediction"
-        } else {
-            ""
-        },
         asked.on_host() * 1e6,
         operands.join(", ")
     );

@@ -1,10 +1,11 @@
 //! The offload policy: the user's choice, the rates of host and devices, and what was learned from earlier calls.
 //! `offload` decides by it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::call::Call;
+use super::kernel_loads::KernelLoads;
 use super::replay::{self, Known, Sites};
 use super::tilings::Tilings;
 use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine, Window};
@@ -22,7 +23,6 @@ use crate::model::rates::{HostRates, Rates, Total, Vectors};
 use crate::model::rates_file::Given;
 use crate::plan::{Access, Problem};
 use crate::policy::ab_probe::Where;
-use crate::policy::first_runs::FirstRuns;
 use crate::policy::host_times::HostTimes;
 use crate::process::signals_blocked::if_handlers;
 use crate::topology;
@@ -50,7 +50,7 @@ pub struct Policy {
     tilings: Mutex<Tilings>,
     /// What is known of calls that the program makes again.
     pub(super) sites: Sites,
-    first_runs: FirstRuns,
+    pub(super) kernel_loads: Arc<KernelLoads>,
     without: Without,
     /// The clock of A/B probes starts here.
     began: Instant,
@@ -84,6 +84,8 @@ impl Policy {
     ) -> Self {
         let host = host_rates(threads);
         let devices = backend.map_or(&[][..], |b| b.devices());
+        let first = backend.and_then(|b| b.hardware(DeviceId::at(0)));
+        let first_launch = first.map(|known| known.first_launch_s);
         let mode = match config.offload {
             Offload::Auto => Mode::Auto,
             Offload::Always => Mode::Always,
@@ -102,7 +104,7 @@ impl Policy {
             learned: Mutex::new(Learned::new(rates(config, backend, host, given))),
             tilings: Mutex::default(),
             sites: Sites::new(config.without),
-            first_runs: FirstRuns::default(),
+            kernel_loads: KernelLoads::new(first_launch.unwrap_or(0.0)),
             without: config.without,
             began: Instant::now(),
         }
@@ -225,9 +227,15 @@ impl Policy {
         self.times_hosts() && self.learned().host_times.is_sure(work)
     }
 
-    /// Whether devices run a call of this kind for the first time, as far as is known.
-    pub(super) fn is_first_run(&self, work: &Work) -> bool {
-        self.first_runs.note(work)
+    /// Whether calls stay on the host while the code of their kernels is not loaded.
+    pub(super) fn awaits_code(&self) -> bool {
+        self.tries() && self.without.uses(Heuristic::KernelLoads)
+    }
+
+    /// At the end of the process, or of its use of devices: no more code is loaded, and none is in the middle of it. Returns after
+    /// `patience` at the latest.
+    pub fn stop_loads(&self, patience: Duration) {
+        self.kernel_loads.stop(patience);
     }
 
     /// Notes that the host BLAS runs `calls` calls, of the group with this key, in `host_s` seconds. Unless each needs a decision of

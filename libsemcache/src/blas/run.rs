@@ -134,7 +134,7 @@ pub fn run(
             .and_then(|(plan, on, seconds)| {
                 // The time of a batch is no measurement of any of its products, so a batch has no prediction error; neither has
                 // a call that loads its kernels.
-                let first = policy.is_first_run(&item.problem.work());
+                let first = policy.kernel_loads.is_first_run(&item.problem, &on);
                 let predicted = (!group.is_batch() && !first).then_some(Predicted {
                     watch,
                     seconds,

@@ -218,6 +218,16 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         kernel: &Kernel,
     ) -> Result<Ticket, DeviceError>;
 
+    /// Has the code of a kernel of these flags and sizes loaded, whose operands have no addresses, and waits for that. Changes nothing
+    /// that a call sees, and holds up no other thread's calls.
+    ///
+    /// # Errors
+    /// Refused or lost; then the first launch loads it.
+    fn load(&self, device: DeviceId, kernel: &Kernel) -> Result<(), DeviceError> {
+        let _ = (device, kernel);
+        Ok(())
+    }
+
     /// Tells the device that these bytes are no longer valid. A device in poison mode overwrites them, in
     /// `Lane::Compute` order behind `after`; other devices ignore the call and return `None`.
     ///

@@ -182,6 +182,16 @@ impl Backend for Traced {
         self.queued(begun, queued, after, what, kernel.work())
     }
 
+    fn load(&self, device: DeviceId, kernel: &Kernel) -> Result<(), DeviceError> {
+        let begun = now();
+        let loaded = self.inner.load(device, kernel);
+        record(Event::Start {
+            span: (begun, now()),
+            step: "code of a kernel",
+        });
+        loaded
+    }
+
     unsafe fn poison(
         &self,
         device: DeviceId,

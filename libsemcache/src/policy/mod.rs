@@ -8,7 +8,7 @@
 //! without a decision, the A/B probes of its predictions ([`ab_probe`]), and how it is replayed.
 //!
 //! What the machine does is no such record: its rates are corrected by measured times (`model::observe`), [`host_times`] has
-//! the times of the host BLAS by kinds of calls, whatever their operands, and [`first_runs`] knows which kinds devices have not run.
+//! the times of the host BLAS by kinds of calls, whatever their operands, and [`kernel_code`] knows which kernels' code devices have loaded.
 
 pub mod ab_probe;
 mod alike;
@@ -16,8 +16,8 @@ pub mod amortisation;
 pub mod block_use;
 pub mod block_uses;
 pub mod call_sites;
-pub mod first_runs;
 pub mod host_times;
 pub mod inputs;
+pub mod kernel_code;
 pub mod prediction_error;
 pub mod results;

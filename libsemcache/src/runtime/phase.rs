@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::futex;
 
+use super::started::get;
 use crate::base::ids::MAX_DEVICES;
 use crate::process::ending;
 
@@ -159,6 +160,9 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// something while its own exit handlers run.
 pub(crate) fn stop() {
     ending::end();
+    if let Some(runtime) = get() {
+        runtime.policy.stop_loads(PATIENCE);
+    }
     if matches!(PHASES.get(), Phase::Cold | Phase::Settled) {
         return;
     }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use super::blas::Blas;
 use super::clock::{Clock, Idle};
 use super::driver::{self, CUcontext, CUdevice, Current, End, Status};
+use super::loads::Loader;
 use super::pins::Pins;
 use super::probe::Rules;
 use super::ring::Ring;
@@ -27,7 +28,7 @@ use crate::device::api::{
     BUFFER_BYTES, Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use crate::device::host_memory::HostMemory;
-use crate::process::driver_scope::in_driver_scope;
+use crate::process::driver_scope::{DriverScope, in_driver_scope};
 use crate::process::waited::Waiting;
 
 /// Streams of a device.
@@ -85,6 +86,8 @@ pub(super) struct Up {
     /// The largest pitch of a strided copy.
     pub(super) pitch: usize,
     pub(super) cublas: i32,
+    /// Made when the first code is loaded.
+    pub(super) loader: Mutex<Option<Loader>>,
 }
 
 /// The streams, the cuBLAS handle and the staging memory of a GPU.
@@ -443,6 +446,18 @@ impl Backend for CudaMachine {
                 Some(Operation::Kernel(kernel.timed_work())),
             ),
         })
+    }
+
+    fn load(&self, device: DeviceId, kernel: &Kernel) -> Result<(), DeviceError> {
+        let _scope = DriverScope::new();
+        let (up, _current) = self.enter(device)?;
+        let mut loader = up.loader.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = match &mut *loader {
+            Some(loader) => loader.run(kernel),
+            none => Loader::new(self.caps[device.index()].memory)
+                .and_then(|made| none.insert(made).run(kernel)),
+        };
+        loaded.map_err(|s| self.failed(device, "load", s))
     }
 
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {

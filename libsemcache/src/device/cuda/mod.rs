@@ -3,7 +3,7 @@
 //!
 //! `library` finds the driver and cuBLAS, `driver` and `blas` wrap their functions, which return results instead of
 //! statuses, `stream` turns events into tickets, `times` and `clock` tell when operations began and ended, and
-//! `machine` implements the contract. Page-locked host memory
+//! `machine` implements the contract; `loads` has kernels' code loaded ahead. Page-locked host memory
 //! (`pins`) is copied in place, in the shapes that `probe` found safe (`copies`); all other bytes pass through
 //! page-locked staging memory (`staged`, `ring`, `host`).
 //!
@@ -16,6 +16,7 @@ mod driver;
 mod hardware;
 mod host;
 mod library;
+mod loads;
 mod machine;
 mod order;
 mod pins;

@@ -1,5 +1,6 @@
 //! Start of the CUDA backend: the libraries and the list of GPUs, then a context per GPU.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use log::debug;
@@ -11,7 +12,7 @@ use super::machine::{BUFFERS, CELLS, Ctx, CudaMachine, Gpu, LANES, Queues, Up};
 use super::probe::{self, Rules};
 use super::ring::Ring;
 use super::stream::Stream;
-use super::{CudaError, Hooks, hardware, library};
+use super::{CudaError, Hooks, hardware, library, loads};
 use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{DeviceId, Link};
@@ -197,7 +198,8 @@ impl CudaMachine {
             stream(Lane::Peer)?,
         ];
         let clock = Clock::new(Idle::new());
-        let blas = Blas::new(lanes[2].raw, self.caps[i].memory).map_err(refused("cublasCreate"))?;
+        let mut blas =
+            Blas::new(lanes[2].raw, self.caps[i].memory).map_err(refused("cublasCreate"))?;
         let handle = began.elapsed();
         let up = Ring::new(RING_IN).map_err(refused("cuMemHostAlloc"))?;
         let down = Ring::new(RING_OUT).map_err(refused("cuMemHostAlloc"))?;
@@ -207,6 +209,8 @@ impl CudaMachine {
         let rules = self.rules(gpu.device, &lanes[0]);
         let self_test = began.elapsed();
         let mut known = hardware::described(gpu.device);
+        let vectors = cells.expose_provenance() as u64;
+        known.first_launch_s = loads::first_launch(&mut blas, lanes[2].raw, vectors);
         if let Some(at) = up.start_of(hardware::TIMED) {
             hardware::timed(&mut known, at, lanes[0].raw);
         }
@@ -225,6 +229,7 @@ impl CudaMachine {
                 pitch: driver::attribute(gpu.device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_PITCH)
                     .unwrap_or(0),
                 cublas: version,
+                loader: Mutex::default(),
             },
             Queues::new(lanes, blas, clock, (up, down)),
         ))
