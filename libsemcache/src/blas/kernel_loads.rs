@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use log::debug;
 
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, DeviceSet};
 use crate::device::api::Backend;
-use crate::plan::Problem;
+use crate::plan::{Plan, Problem};
 use crate::policy::kernel_code::{KernelCode, Kind, Next};
 use crate::process::{ending, threads};
 
@@ -27,9 +27,18 @@ pub(super) struct KernelLoads {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    kernels: VecDeque<(Kernel, DeviceId)>,
-    /// Whether there is a thread that loads them.
+    loads: VecDeque<Load>,
+    /// Whether there is a thread that does them.
     running: bool,
+}
+
+/// What a call that is predicted to run on devices needs there.
+#[derive(Debug)]
+struct Load {
+    /// The kind of the whole call on each device.
+    kinds: Vec<Kind>,
+    /// The kernels of its tasks.
+    kernels: Vec<(Kernel, DeviceId)>,
 }
 
 impl KernelLoads {
@@ -46,30 +55,32 @@ impl KernelLoads {
     pub(super) fn is_first_run(&self, problem: &Problem, devices: &DeviceSet) -> bool {
         let kernel = problem.kernel();
         devices.ids().fold(false, |first, device| {
-            self.code.loaded(Kind::of(&kernel, device)) | first
+            self.code.is_first_use(Kind::of(&kernel, device)) | first
         })
     }
 
     /// Whether a call stays on the host because devices that are predicted to be `gain_s` seconds faster have not loaded the code of
-    /// its kernel; without a prediction as in [`KernelCode::next`]. A thread may begin to load it.
+    /// its kernels; without a prediction as in [`KernelCode::next`]. A thread may begin to load that of the kernels of its `plan`.
     pub(super) fn awaited(
         self: &Arc<Self>,
         backend: &'static dyn Backend,
         problem: &Problem,
         devices: &DeviceSet,
         gain_s: Option<f64>,
+        plan: impl FnOnce() -> Option<Plan>,
     ) -> bool {
         let kernel = problem.kernel();
-        let mut awaited = false;
-        for device in devices.ids() {
-            match self.code.next(Kind::of(&kernel, device), gain_s) {
-                Next::Run => {}
-                Next::Stay => awaited = true,
-                Next::Load => {
-                    awaited = true;
-                    self.load(backend, kernel, device);
-                }
+        let (mut awaited, mut kinds) = (false, Vec::new());
+        for kind in devices.ids().map(|device| Kind::of(&kernel, device)) {
+            let next = self.code.next(kind, gain_s);
+            awaited |= next != Next::Run;
+            if next == Next::Load {
+                kinds.push(kind);
             }
+        }
+        if !kinds.is_empty() {
+            let kernels = plan().map_or_else(Vec::new, |plan| kernels(&plan));
+            self.load(backend, Load { kinds, kernels });
         }
         awaited
     }
@@ -78,9 +89,9 @@ impl KernelLoads {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn load(self: &Arc<Self>, backend: &'static dyn Backend, kernel: Kernel, device: DeviceId) {
+    fn load(self: &Arc<Self>, backend: &'static dyn Backend, load: Load) {
         let mut waiting = self.waiting();
-        waiting.kernels.push_back((kernel, device));
+        waiting.loads.push_back(load);
         if waiting.running || ending::ending() {
             return;
         }
@@ -88,11 +99,13 @@ impl KernelLoads {
         let begun = threads::spawn("semcache-load", STACK, move || all.load_all(backend));
         waiting.running = begun.is_ok();
         if begun.is_err() {
-            // The first call that runs there loads it.
-            for (kernel, device) in waiting.kernels.drain(..) {
-                self.code.loaded(Kind::of(&kernel, device));
-            }
+            waiting.loads.drain(..).for_each(|load| self.done(&load));
         }
+    }
+
+    /// What was loaded can be used. What could not be loaded is, by the first call that runs there.
+    fn done(&self, load: &Load) {
+        load.kinds.iter().for_each(|kind| self.code.loaded(*kind));
     }
 
     /// The body of the thread, which ends when nothing is left to load.
@@ -106,19 +119,28 @@ impl KernelLoads {
             }
         }
         let _ended = Ended(self);
-        while let Some((kernel, device)) = self.first() {
-            let loaded = backend.load(device, &kernel);
-            let name = kernel.routine.name(kernel.dtype);
-            debug!("code of {name} on device {}: {loaded:?}", device.0);
-            // If that was refused, the first call that runs there loads it.
-            self.code.loaded(Kind::of(&kernel, device));
+        while let Some(load) = self.first() {
+            for (kernel, device) in load.kernels.iter().filter(|_| !ending::ending()) {
+                let begun = Instant::now();
+                let loaded = backend.load(*device, kernel);
+                debug!(
+                    "code of {} {} x {} x {} on device {} in {:?}: {loaded:?}",
+                    kernel.routine.name(kernel.dtype),
+                    kernel.m,
+                    kernel.n,
+                    kernel.k,
+                    device.0,
+                    begun.elapsed()
+                );
+            }
+            self.done(&load);
         }
     }
 
-    /// The next kernel to load. If there is none, the thread counts as ended: what is asked for from now on needs another one.
-    fn first(&self) -> Option<(Kernel, DeviceId)> {
+    /// What is to be loaded next. If nothing is, the thread counts as ended: what is asked for from now on needs another one.
+    fn first(&self) -> Option<Load> {
         let mut waiting = self.waiting();
-        let next = waiting.kernels.pop_front().filter(|_| !ending::ending());
+        let next = waiting.loads.pop_front().filter(|_| !ending::ending());
         waiting.running = next.is_some();
         next
     }
@@ -132,4 +154,18 @@ impl KernelLoads {
             .wait_timeout_while(self.waiting(), patience, running);
         drop(waited);
     }
+}
+
+/// The kernels of a plan, one of each kind on each device.
+fn kernels(plan: &Plan) -> Vec<(Kernel, DeviceId)> {
+    let mut kinds = Vec::new();
+    let mut kernels = Vec::new();
+    for task in &plan.tasks {
+        let kind = Kind::of(&task.kernel, task.device);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+            kernels.push((task.kernel, task.device));
+        }
+    }
+    kernels
 }

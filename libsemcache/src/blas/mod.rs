@@ -1,6 +1,6 @@
 //! BLAS calls as the runtime sees them: decoded calls come in, outcomes go out. [`args`] applies the reference BLAS's
 //! argument rules to one call, [`checks`] to all products of a batch, [`alias`] finds outputs that share bytes with
-//! another operand, `offload` decides between host and devices by an [`offload_policy`], `host_part` what the host computes of a call on
+//! another operand, `offload` decides between host and devices by an [`offload_policy`] (`decided` tells the trace and the log), `host_part` what the host computes of a call on
 //! devices, `kernel_loads` loads kernels' code while calls stay on the host, [`run`] executes a call on devices, [`window`] one whose tasks are not all queued at once, [`finish`] completes a call
 //! on the host after a device refused a task or was lost, [`replay`] replays calls whose
 //! operands have not changed since the last call, [`deliver`] stores results that no copy could write, and [`local`]
@@ -15,6 +15,7 @@ pub mod batch;
 pub mod call;
 pub mod call_key;
 pub mod checks;
+mod decided;
 pub mod deliver;
 pub mod finish;
 mod host_part;

@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use log::Level::Debug;
-use log::{debug, log_enabled};
+use log::log_enabled;
 
 use super::ab_probe::probed;
 use super::asked::Asked;
 use super::call_key;
 use super::checks::Item;
+use super::decided::{record, tell};
 use super::finish::HostHas;
 use super::host_part;
 use super::offload_policy::{Policy, state};
@@ -21,7 +22,7 @@ use super::sample::sample;
 use super::spread::Spread;
 use super::tiling::Planned;
 use crate::base::counters::WhyHost;
-use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, Work};
+use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, TileSize, Work};
 use crate::cache::Cache;
 use crate::cache::call::{Before, Found, Survey};
 use crate::cache::hot::OPERANDS;
@@ -353,8 +354,22 @@ pub(super) fn decide(
     let predicted = asked.answer(policy.mode);
     let decision = probed(policy, key, predicted, &asked);
     let timed = host.door && items.len() == 1 && is_timed(policy, &asked, &decision);
-    let awaited =
-        !timed && host.routine && awaits_code(cache, policy, items, (&decision, &predicted));
+    let (divides, calls) = (decide::most_devices(&work) > 1, items.len());
+    let spread = |devices, tile| Spread {
+        host: None,
+        devices,
+        usable,
+        tile,
+        prefer,
+        owners: owners.clone(),
+        divides,
+        calls,
+        whole_s: 0.0,
+        rates,
+    };
+    let awaited = !timed
+        && host.routine
+        && awaits_code(cache, policy, items, (&decision, &predicted), spread);
     let decision = if timed || awaited {
         Decision::Host(Reason::PredictedSlower)
     } else {
@@ -391,15 +406,8 @@ pub(super) fn decide(
             let gain_s = chosen.as_ref().map_or(0.0, |chosen| chosen.gain_s);
             Ok(Spread {
                 host: chosen.map(|chosen| chosen.part),
-                devices,
-                usable,
-                tile,
-                prefer,
-                owners,
-                divides: decide::most_devices(&work) > 1,
-                calls: items.len(),
                 whole_s: predicted_s - beyond_s - gain_s,
-                rates,
+                ..spread(devices, tile)
             })
         }
         Decision::Host(reason) => {
@@ -485,8 +493,9 @@ fn awaits_code(
     policy: &Policy,
     items: &[Item],
     (decision, predicted): (&Decision, &Decision),
+    spread: impl FnOnce(DeviceSet, TileSize) -> Spread,
 ) -> bool {
-    let ([item], Decision::Offload { devices, .. }) = (items, decision) else {
+    let ([item], &Decision::Offload { devices, tile, .. }) = (items, decision) else {
         return false;
     };
     let gain_s = match predicted {
@@ -497,8 +506,13 @@ fn awaits_code(
         } if predicted_s < host_s => Some(host_s - predicted_s),
         _ => None,
     };
+    let plan = || {
+        let planned = spread(devices, tile).plan(policy, &item.problem, 0);
+        planned.map(|(plan, ..)| plan)
+    };
+    let backend = cache.backend();
     policy.awaits_code()
-        && (policy.kernel_loads).awaited(cache.backend(), &item.problem, devices, gain_s)
+        && (policy.kernel_loads).awaited(backend, &item.problem, &devices, gain_s, plan)
 }
 
 /// The work of all calls as that of one product: as many rows and as deep as the largest, and wide enough for the sum.
@@ -517,73 +531,4 @@ fn sum_of_work(items: &[Item]) -> Work {
         n: (total / area).ceil().max(1.0) as usize,
         ..largest
     }
-}
-
-/// Records a decision in the trace, with the predicted times of both sides; that of the devices is zero if no device can
-/// run the call.
-fn record(asked: &Asked<'_>, decision: &Decision, probe: bool) {
-    let (devices, device_s) = match decision {
-        Decision::Offload { predicted_s, .. } => (true, *predicted_s),
-        Decision::Host(_) => match asked.answer(Mode::Always) {
-            Decision::Offload { predicted_s, .. } => (false, predicted_s),
-            Decision::Host(_) => (false, 0.0),
-        },
-    };
-    trace::record(trace::Event::Decision {
-        at: trace::now(),
-        cause: trace::cause(),
-        seconds: (asked.on_host() as f32, device_s as f32),
-        beyond: asked
-            .question
-            .operands
-            .iter()
-            .map(|o| o.beyond_s as f32)
-            .sum(),
-        devices,
-        probe,
-    });
-}
-
-/// Logs a decision, why it is not the predicted one, and the numbers that it came from.
-fn tell(asked: &Asked<'_>, decision: &Decision, instead: &str) {
-    let work = asked.question.work;
-    let operands: Vec<String> = asked
-        .question
-        .operands
-        .iter()
-        .map(|o| {
-            format!(
-                "{} KiB ({} resident, {} stale, {} to pin, seen {}, alone {}, read back {:.2}, looked {:.2}, beyond {:.1} us)",
-                o.bytes >> 10,
-                o.resident >> 10,
-                o.stale >> 10,
-                o.unpinned >> 10,
-                o.seen,
-                o.alone,
-                o.read_back,
-                o.looked,
-                o.beyond_s * 1e6
-            )
-        })
-        .collect();
-    let verdict = match decision {
-        Decision::Offload {
-            devices,
-            predicted_s,
-            ..
-        } => {
-            let ids: Vec<String> = devices.ids().map(|id| id.0.to_string()).collect();
-            format!("devices {}, {:.1} us", ids.join(" "), predicted_s * 1e6)
-        }
-        Decision::Host(reason) => format!("host: {}", reason.key()),
-    };
-    debug!(
-        "{} {} x {} x {}: {verdict}{instead}; host {:.1} us; {}",
-        work.routine.name(work.dtype),
-        work.m,
-        work.n,
-        work.k,
-        asked.on_host() * 1e6,
-        operands.join(", ")
-    );
 }

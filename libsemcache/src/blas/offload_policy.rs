@@ -330,6 +330,7 @@ impl Policy {
                     }
                 });
                 decide::hopeless(&work, learned.rates.machine(), host_s)
+                    && !(times && !work.routine.reduces() && learned.host_times.wants(&work))
             })
     }
 

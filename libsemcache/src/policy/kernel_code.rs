@@ -17,9 +17,11 @@ use crate::base::kernel::Kernel;
 
 /// Places in the table: two kinds that share one count as the same.
 const PLACES: usize = 1 << 12;
-/// A place of code that is loaded, and of code that is being loaded; other numbers are tenths of microseconds that calls lost.
-const LOADED: u32 = u32::MAX;
-const LOADING: u32 = u32::MAX - 1;
+/// A place of code that a call has used, that is loaded, and that is being loaded; other numbers are tenths of microseconds that calls
+/// lost.
+const USED: u32 = u32::MAX;
+const LOADED: u32 = u32::MAX - 1;
+const LOADING: u32 = u32::MAX - 2;
 const PER_S: f64 = 1e7;
 
 /// Code is loaded once calls have lost this part of what loading it costs: the load takes a core away from the host BLAS.
@@ -85,10 +87,15 @@ impl KernelCode {
         }
     }
 
-    /// Notes that a device has run a kernel, or loaded its code. Returns whether it had not before.
-    pub fn loaded(&self, kind: Kind) -> bool {
+    /// Notes that a call runs on a device. Returns whether it is the first of its kind: even if code was loaded for it, it may use more.
+    pub fn is_first_use(&self, kind: Kind) -> bool {
         let place = &self.table[kind.place];
-        place.load(Relaxed) != LOADED && place.swap(LOADED, Relaxed) != LOADED
+        place.load(Relaxed) != USED && place.swap(USED, Relaxed) != USED
+    }
+
+    /// Notes that a device has loaded the code of a kind, or could not.
+    pub fn loaded(&self, kind: Kind) {
+        self.table[kind.place].fetch_max(LOADED, Relaxed);
     }
 
     /// What a call does that devices are predicted to compute `gain_s` seconds faster than the host. Where it is not known what the call
@@ -97,7 +104,7 @@ impl KernelCode {
         let place = &self.table[kind.place];
         let lost = place.load(Relaxed);
         let costs_s = self.first_launch_s * FIRST_LAUNCHES[kind.level.clamp(1, 3) - 1];
-        if lost == LOADED || gain_s.unwrap_or(0.0) >= costs_s {
+        if lost >= LOADED || gain_s.unwrap_or(0.0) >= costs_s {
             return Next::Run;
         }
         if lost == LOADING {
@@ -135,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_has_one_first_run() {
+    fn a_kind_has_one_first_use() {
         let code = KernelCode::new(1e-3);
-        let first = |kernel: Kernel| code.loaded(on_0(&kernel));
+        let first = |kernel: Kernel| code.is_first_use(on_0(&kernel));
         assert!(first(gemm(Dtype::D, 512)));
         assert!(!first(gemm(Dtype::D, 512)) && !first(gemm(Dtype::D, 600)));
         assert!(first(gemm(Dtype::D, 1024)) && first(gemm(Dtype::S, 512)));
@@ -145,7 +152,8 @@ mod tests {
             op_a: Op::Trans,
             ..gemm(Dtype::D, 512)
         }));
-        assert!(code.loaded(Kind::of(&gemm(Dtype::D, 512), DeviceId(1))));
+        code.loaded(Kind::of(&gemm(Dtype::D, 512), DeviceId(1)));
+        assert!(code.is_first_use(Kind::of(&gemm(Dtype::D, 512), DeviceId(1))));
         assert!(!first(gemm(Dtype::D, 1024)) && !first(gemm(Dtype::S, 512)));
     }
 
@@ -160,7 +168,7 @@ mod tests {
         assert_eq!(code.next(kind, Some(2e-4)), Next::Load);
         assert_eq!(code.next(kind, Some(1e-4)), Next::Stay);
         assert_eq!(code.next(kind, None), Next::Stay);
-        assert!(code.loaded(kind));
+        code.loaded(kind);
         assert_eq!(code.next(kind, Some(1e-6)), Next::Run);
         // A call that gains as much as that runs there at once.
         let other = on_0(&gemm(Dtype::S, 512));
