@@ -382,7 +382,7 @@ fn small_programs_start_nothing() {
             assert_eq!(for_call(&small, false).err(), Some(WhyHost::Small));
         }
         assert_eq!(PHASES.get(), Phase::Cold);
-        let large = gemm(4096, 1 << 20, 1 << 40);
+        let large = gemm(16_384, 1 << 20, 1 << 40);
         assert_eq!(weigh(cfg, &large), Ok(()));
         assert!(weigh(cfg, &gemm(-1, 1 << 20, 1 << 30)).is_err());
         // A call of a minute waits for a device, one of a moment does not, nor for ever.
