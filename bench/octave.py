@@ -26,7 +26,7 @@ import pairs
 from run import choose_kernels, markdown, notes_text, quoted, semcache, tell, time_text, toolkit_folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Key: octave.m's workload, title, size, size of the quick run, relative tolerance of the numbers.
+# Key: octave.m's workload, title, size, size of the quick run, relative tolerance of the numbers, and of short ones the repetitions.
 WORKLOADS = {
     "single": ("product single", "A*B, single, one element read", 8192, 512, 0),
     "double": ("product", "A*B, double, one element read", 8192, 512, 0),
@@ -34,10 +34,12 @@ WORKLOADS = {
     "nnmf": ("nnmf", "non-negative factorisation, 10 updates, rank n/32", 8192, 512, 1e-7),
     "varimax": ("varimax", "varimax rotation of n x n/64, 5 steps", 32768, 1024, 1e-7),
     "lsq": ("reweighted", "least squares of n x n/8, reweighted 5 times", 16384, 512, 1e-6),
-    "mldivide_1024": ("mldivide", "A\\b, A n x n/4", 1024, 128, 1e-7),
-    "mldivide_2048": ("mldivide", "A\\b, A n x n/4", 2048, 192, 1e-7),
-    "mldivide": ("mldivide", "A\\b, A n x n/4", 4096, 256, 1e-7),
+    "mldivide_1024": ("mldivide", "A\\b, A n x n/4", 1024, 128, 1e-7, 200),
+    "mldivide_2048": ("mldivide", "A\\b, A n x n/4", 2048, 192, 1e-7, 200),
+    "mldivide": ("mldivide", "A\\b, A n x n/4", 4096, 256, 1e-7, 200),
 }
+# A device is up after these seconds.
+STARTED = 1.5
 SIDES = ["OpenBLAS", "NVBLAS", "NVBLAS, autopin", "ours"]
 
 
@@ -47,6 +49,13 @@ def driver_folders():
     found += [d for d in os.environ.get("LD_LIBRARY_PATH", "").split(":") if d]
     found += ["/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
     return [d for d in dict.fromkeys(found) if os.path.exists(os.path.join(d, "libcuda.so.1"))]
+
+
+def awake(times):
+    """The repetitions that began once the device was up; all but the first, if these are few."""
+    began = [sum(times[:i]) for i in range(len(times))]
+    later = [t for t, at in zip(times, began) if at >= STARTED]
+    return later if len(later) >= 3 else times[1:] or times
 
 
 class Runner:
@@ -133,6 +142,8 @@ class Runner:
         if side.startswith("NVBLAS") and any("No Gpu available" in l or "No device selected" in l for l in said):
             line, said = None, ["it found no GPU"]
         entry.update(line or {})
+        if line:
+            entry["later"] = awake(line["times"])
         self.raw.write(json.dumps(entry) + "\n")
         self.raw.flush()
         why = f"stopped after {limit:.0f} s" if late else f"status {process.returncode}" if process.returncode else ""
@@ -165,18 +176,17 @@ def differ(a, b, tolerance):
 def cell(entry):
     if not entry:
         return "-"
-    # The first repetition warms up, unless it is the only one.
-    later = entry["times"][1:] or entry["times"]
+    later = entry["later"]
     text = time_text(statistics.median(later))
     return text + (f" ({time_text(min(later))} .. {time_text(max(later))})" if len(later) > 1 else "")
 
 
 def merged(entries):
-    """One entry of several rounds: the first repetition of the first round, and all later ones."""
+    """One entry of several rounds: the first repetition of the first round, and the later ones of all."""
     entries = [e for e in entries if e]
     if not entries:
         return None
-    return {**entries[-1], "times": entries[0]["times"][:1] + [t for e in entries for t in e["times"][1:] or e["times"]]}
+    return {**entries[-1], "times": entries[0]["times"], "later": [t for e in entries for t in e["later"]]}
 
 
 def interval(ours, plain):
@@ -186,7 +196,7 @@ def interval(ours, plain):
 
 
 def median(entry):
-    return statistics.median(entry["times"][1:] or entry["times"]) if entry else None
+    return statistics.median(entry["later"]) if entry else None
 
 
 def main():
@@ -218,9 +228,9 @@ def main():
             if not any(glob.glob(os.path.join(f, "libnvblas.so.1[23]")) for f in r.cuda):
                 r.note("no NVBLAS on this machine")
             for key in chosen:
-                workload, title, size, quick, tolerance = WORKLOADS[key]
+                workload, title, size, quick, tolerance, *most = WORKLOADS[key]
                 n = quick if o.quick else size
-                words = [os.path.join(HERE, "octave.m"), workload, str(n), str(o.reps)]
+                words = [os.path.join(HERE, "octave.m"), workload, str(n), str(*(most if most and not o.quick else [o.reps]))]
                 rounds = {}
                 for _ in range(o.rounds):
                     for side in reversed(o.sides.split(",")):  # semcache first, in case the time runs out
@@ -257,8 +267,8 @@ def main():
             f"* ours: `semcache run --devices {r.devices} -- octave-cli octave.m ...`"
             + ("".join(f", {k}={v}" for k, v in r.settings.items())),
             f"* command: `gpu-octave.sh run OUT {quoted(words)}`", "",
-            "Times are medians of the repetitions but the first, with their spread; *first* is the first, the start of the GPU",
-            "included. The numbers that each workload prints are compared with those on plain OpenBLAS.", "", markdown(head, rows), ""]
+            f"Times are medians of the repetitions that began {STARTED} s after the first, or else of all but the first, with their spread; *first* is",
+            "the first, the start of the GPU included. The numbers that each workload prints are compared with those on plain OpenBLAS.", "", markdown(head, rows), ""]
     text += notes_text(r.notes)
     text += [f"In all {time.monotonic() - begun:.0f} s.", ""]
     with open(os.path.join(o.out, "octave.md"), "w", encoding="utf-8") as f:
