@@ -33,10 +33,11 @@ extern "C" fn ending() {
 #[unsafe(link_section = ".init_array")]
 static BEGINNING: extern "C" fn() = beginning;
 
-/// Registers the fork handlers. If reports are asked for, the first process that is preloaded also puts its id into the
+/// Registers the fork handlers, and what is done before a driver's libraries are loaded. If reports are asked for, the first process that is preloaded also puts its id into the
 /// environment, which all processes that it starts inherit. Nothing else happens before the first BLAS call.
 extern "C" fn beginning() {
     semcache::runtime::fork::watch();
+    semcache::runtime::start::ahead_of_libraries(crate::resolve::bind_ahead);
     // SAFETY: C strings; no other thread exists yet that could change the environment.
     let set = |name: &CStr| unsafe { !libc::getenv(name.as_ptr()).is_null() };
     if !set(c"SEMCACHE_REPORT") && !set(c"SEMCACHE_TRACE") {

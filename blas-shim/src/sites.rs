@@ -2,7 +2,8 @@
 //!
 //! The table has two levels. `SITES` has a few slots per symbol, indexed by the low bits of the return address, which
 //! the stubs probe in assembly. `TABLE` holds every binding ever made, so that a call site whose slot another site has
-//! taken costs a hash probe and no new search for the library. A binding is immutable and never freed: a thread that
+//! taken costs a hash probe and no new search for the library. It also has a binding for each symbol that an object imports, which
+//! all its sites get. A binding is immutable and never freed: a thread that
 //! has read a binding may use it at any later time, so readers need no lock and no hazard pointer.
 
 #![expect(
@@ -13,7 +14,7 @@
 use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::symbols::{COUNT, Width};
 
@@ -52,7 +53,7 @@ pub(crate) enum Sizes {
 }
 
 /// What one call site of one symbol is bound to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Binding {
     /// Return address of the call. The stubs read this field and `target`.
@@ -113,8 +114,13 @@ pub(crate) fn cached(symbol: usize, site: usize) -> Option<&'static Binding> {
     unsafe { slot.as_ref() }.filter(|binding| binding.site == site)
 }
 
-/// Whether the tables hold a binding.
-static ANY: AtomicBool = AtomicBool::new(false);
+/// How many bindings the second level holds.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the second level has room for bindings that may never be used.
+pub(crate) fn has_room() -> bool {
+    KEPT.load(Ordering::Relaxed) < TABLE_SIZE / 4
+}
 
 fn start(symbol: usize, site: usize) -> usize {
     let mixed = (site as u64 ^ ((symbol as u64) << 48)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -123,13 +129,24 @@ fn start(symbol: usize, site: usize) -> usize {
 
 /// The site's binding in the second level, which is also stored in the first level.
 pub(crate) fn known(symbol: usize, site: usize) -> Option<&'static Binding> {
+    let binding = found(symbol, site)?;
+    let raw = ptr::from_ref(binding).cast_mut();
+    SITES[symbol][site % WAYS].store(raw, Ordering::Release);
+    Some(binding)
+}
+
+/// The binding of all sites of an object that imports the symbol, by the object's address, which is no return address.
+pub(crate) fn of_object(symbol: usize, object: usize) -> Option<&'static Binding> {
+    found(symbol, object)
+}
+
+fn found(symbol: usize, site: usize) -> Option<&'static Binding> {
     let first = start(symbol, site);
     for step in 0..TABLE_SIZE {
         let slot = TABLE[(first + step) % TABLE_SIZE].load(Ordering::Acquire);
         // SAFETY: as in `cached`.
         let binding = unsafe { slot.as_ref() }?;
         if binding.site == site && binding.symbol as usize == symbol {
-            SITES[symbol][site % WAYS].store(slot, Ordering::Release);
             return Some(binding);
         }
     }
@@ -139,10 +156,21 @@ pub(crate) fn known(symbol: usize, site: usize) -> Option<&'static Binding> {
 /// Publishes a binding in both levels. If two threads publish bindings for the same site, either binding is right: both
 /// were made from the same facts.
 pub(crate) fn publish(binding: &'static Binding) {
+    keep(binding);
     let raw = ptr::from_ref(binding).cast_mut();
-    let (symbol, site) = (binding.symbol as usize, binding.site);
-    ANY.store(true, Ordering::Relaxed);
-    let first = start(symbol, site);
+    SITES[binding.symbol as usize][binding.site % WAYS].store(raw, Ordering::Release);
+}
+
+/// Publishes the binding of all sites of an object, whose address it has as its site.
+pub(crate) fn publish_object(binding: &'static Binding) {
+    keep(binding);
+}
+
+/// Stores a binding in the second level.
+fn keep(binding: &'static Binding) {
+    let raw = ptr::from_ref(binding).cast_mut();
+    KEPT.fetch_add(1, Ordering::Relaxed);
+    let first = start(binding.symbol as usize, binding.site);
     for step in 0..TABLE_SIZE {
         let slot = &TABLE[(first + step) % TABLE_SIZE];
         if slot
@@ -152,13 +180,12 @@ pub(crate) fn publish(binding: &'static Binding) {
             break;
         }
     }
-    SITES[symbol][site % WAYS].store(raw, Ordering::Release);
 }
 
 /// Clears both levels after an object was unloaded: other code may be loaded at its addresses. A thread that has read a
 /// binding may go on using it.
 pub(crate) fn forget() {
-    if !ANY.swap(false, Ordering::Relaxed) {
+    if KEPT.swap(0, Ordering::Relaxed) == 0 {
         return;
     }
     for slot in TABLE.iter().chain(SITES.iter().flatten()) {

@@ -32,7 +32,7 @@ for setting in "${settings[@]}"; do
 done
 say "the device contract: as on simulated devices"
 
-for client in fixed arguments memory vanishing declined children kernel_code; do
+for client in fixed arguments memory vanishing declined children kernel_code while_loading; do
     gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$ROOT/tests/edge/$client.c" -lblas -lpthread -lm &
 done
 gfortran -O2 -g -o "$dir/common" "$ROOT/tests/edge/common.f90" -lblas &
@@ -102,6 +102,15 @@ for what in calls threads exit fork; do
     sum "reports/code_$what" calls.dgemm.why_host.loading "${more[@]}"
 done
 say "kernel_code: as plain"
+
+# While the driver's libraries are loaded no call waits for the dynamic linker's lock, which that thread holds.
+mkdir slow
+cp gpu/libcuda.so.1 slow/
+gcc -O2 -shared -fPIC -o slow/libcublas.so.13 -Wl,-soname,libcublas.so.13,--no-as-needed "$ROOT/tests/edge/slow_library.c" -Lslow -l:libcuda.so.1
+rm -f loading called loaded
+LD_LIBRARY_PATH=$dir/slow run SEMCACHE_OFFLOAD=auto -- ./while_loading
+[ $status = 0 ] && [ "$(cat run.out)" = right ] || fail "while_loading: status $status, $(cat run.out run.stderr)"
+say "while_loading: right"
 
 same common offloaded cache.closes faults -- ./common
 same arguments offloaded cache.closes faults -- ./arguments scratch/mapped

@@ -6,11 +6,11 @@
     reason = "asks the dynamic linker which object an address lies in"
 )]
 
-use core::ffi::{CStr, c_void};
-use core::mem::MaybeUninit;
+use core::ffi::{CStr, c_int, c_void};
+use core::slice;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use semcache::process::signals_blocked::SignalsBlocked;
+use semcache::host::loader;
 
 /// The objects whose file names begin with one of these are the driver and cuBLAS.
 pub(super) const DRIVER: [&[u8]; 5] = [
@@ -46,30 +46,58 @@ pub(super) fn is_driver(caller: usize) -> bool {
 }
 
 pub(super) fn who(caller: usize) -> Caller {
-    // `dladdr` takes the loader's lock, so signals are blocked, as in `Real::ask`.
-    let _blocked = SignalsBlocked::new();
-    let object = |address: usize| {
-        let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-        // SAFETY: room for the answer; the address need not lie in an object.
-        let found = unsafe { libc::dladdr(address as *const c_void, info.as_mut_ptr()) } != 0;
-        // SAFETY: `dladdr` has filled the answer in if it found an object.
-        found.then(|| unsafe { info.assume_init() })
+    let mut asked = Asked {
+        address: caller,
+        found: Caller::Other,
     };
-    let Some(theirs) = object(caller) else {
-        return Caller::Other;
+    // SAFETY: the callback gets what it expects. `dladdr` would wait for the loader's lock, which a thread holds for as long as it
+    // loads libraries.
+    unsafe { loader::objects(look, (&raw mut asked).cast()) };
+    asked.found
+}
+
+/// An address, and whose object it lies in.
+struct Asked {
+    address: usize,
+    found: Caller,
+}
+
+/// Looks at one object; ends the walk at the one that the address lies in.
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, asked: *mut c_void) -> c_int {
+    // SAFETY: `who` passes its question, and the loader a valid record, whose headers are an array of that length and whose name is a
+    // string or null; none changes while the loader holds its lock.
+    let (asked, bias, headers, name) = unsafe {
+        let info = &*info;
+        let headers: &[libc::Elf64_Phdr] = if info.dlpi_phdr.is_null() {
+            &[]
+        } else {
+            slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum))
+        };
+        let name = if info.dlpi_name.is_null() {
+            c""
+        } else {
+            CStr::from_ptr(info.dlpi_name)
+        };
+        (&mut *asked.cast::<Asked>(), info.dlpi_addr, headers, name)
     };
-    if object(who as *const () as usize).is_some_and(|ours| ours.dli_fbase == theirs.dli_fbase) {
-        return Caller::Us;
+    let holds = |address: usize| {
+        let mut segments = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+        segments.any(|h| {
+            let start = bias.wrapping_add(h.p_vaddr) as usize;
+            (start..start + h.p_memsz as usize).contains(&address)
+        })
+    };
+    if !holds(asked.address) {
+        return 0;
     }
-    if theirs.dli_fname.is_null() {
-        return Caller::Other;
-    }
-    // SAFETY: the loader's string of an object that is on the call stack.
-    let path = unsafe { CStr::from_ptr(theirs.dli_fname) }.to_bytes();
+    let path = name.to_bytes();
     let file = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    if DRIVER.iter().any(|start| file.starts_with(start)) {
+    asked.found = if holds(who as *const () as usize) {
+        Caller::Us
+    } else if DRIVER.iter().any(|start| file.starts_with(start)) {
         Caller::Driver
     } else {
         Caller::Other
-    }
+    };
+    1
 }

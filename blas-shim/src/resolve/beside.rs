@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use semcache::base::{Dtype, Routine};
 use semcache::process::signals_blocked::SignalsBlocked;
 
-use super::{Found, describe, in_library, objects};
+use super::provider::{Probes, describe};
+use super::{Found, in_library, objects};
 use crate::counts;
 use crate::sites::{Barred, Binding, Returns, Sizes};
 use crate::symbols::{SYMBOLS, Symbol, Width};
@@ -87,6 +88,6 @@ fn search(site: &Binding, from: *const c_void, name: &str) -> Option<Binding> {
         counter_offset: counts::small_offset(via.counter),
         inside: false,
     };
-    describe(&mut binding, via, &found, &objects);
+    describe(&mut binding, via, &found, &objects, Probes::All)?;
     (binding.barred == Barred::No).then_some(binding)
 }

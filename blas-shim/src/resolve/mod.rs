@@ -11,7 +11,8 @@
 //!    offloaded;
 //! 5. the system's BLAS, which is opened privately.
 //!
-//! Bindings are kept per call site ([`crate::sites`]): a site is resolved once, and no lock is held meanwhile.
+//! Bindings are kept per call site ([`crate::sites`]): a site is resolved once, and no lock is held meanwhile. All sites of an object that
+//! imports the name get one binding, as they do from the dynamic linker.
 
 #![expect(
     unsafe_code,
@@ -21,17 +22,20 @@
 mod beside;
 pub(crate) mod objects;
 mod probe;
+mod provider;
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::collections::HashMap;
 use std::ffi::CString;
 
 pub(crate) use beside::beside;
 use objects::{Handle, Object};
-use probe::Convention;
-use semcache::base::{Dtype, Routine};
+use provider::{Probes, Provider, describe};
+
+use semcache::process::loads::Loading;
 
 use crate::counts;
 use crate::sites::{self, Barred, Binding, Returns, Sizes};
@@ -58,12 +62,98 @@ struct Found {
 
 /// Binds a call site of a symbol.
 pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
-    let symbol = SYMBOLS.get(index)?;
-    let mut objects = objects::loaded();
-    let own = objects::of(&objects, bind as *const () as usize).map(|own| own.start);
+    let objects = objects::loaded();
     let caller = objects::of(&objects, site);
+    // While a probe runs, the site is inside the probed library: the program's own calls from that site may have to be
+    // bound to another function, so the binding is not published.
     let probing = thread::state().probing.get() > 0;
-    let Candidate { via, found, gemm } = candidate(symbol, &objects, own, caller, probing);
+    let importer = || caller.filter(|caller| caller.imports(SYMBOLS[index].name));
+    if probing {
+        return binding(index, site, &objects, caller, Probes::All, true).map(leaked);
+    }
+    if let Some(known) = caller.and_then(|caller| sites::of_object(index, caller.start)) {
+        let binding = leaked(Binding {
+            site,
+            ..known.clone()
+        });
+        sites::publish(binding);
+        return Some(binding);
+    }
+    let made = leaked(binding(index, site, &objects, caller, Probes::All, false)?);
+    sites::publish(made);
+    if let Some(importer) = importer() {
+        let of_object = Binding {
+            site: importer.start,
+            ..made.clone()
+        };
+        sites::publish_object(leaked(of_object));
+    }
+    Some(made)
+}
+
+/// Binds what the loaded objects import, so that no call site of theirs waits for the dynamic linker's lock while another thread loads
+/// libraries: a driver's take it for hundreds of milliseconds. What would need a probe of a library is left out.
+pub(crate) fn bind_ahead() {
+    // A fork waits meanwhile: its child would find the dynamic linker's lock taken.
+    let _loading = Loading::new();
+    let symbols: HashMap<&CStr, usize> = SYMBOLS
+        .iter()
+        .enumerate()
+        .map(|(index, symbol)| (symbol.name, index))
+        .collect();
+    let objects = objects::loaded();
+    let own = own(&objects);
+    for object in objects.iter().filter(|object| Some(object.start) != own) {
+        let Some(_held) = object.held() else {
+            continue;
+        };
+        for (name, _) in object.relocations() {
+            let Some(&index) = symbols.get(name) else {
+                continue;
+            };
+            if sites::has_room()
+                && sites::of_object(index, object.start).is_none()
+                && let Some(made) = binding(
+                    index,
+                    object.start,
+                    &objects,
+                    Some(object),
+                    Probes::Known,
+                    false,
+                )
+            {
+                sites::publish_object(leaked(made));
+            }
+        }
+    }
+}
+
+fn leaked(binding: Binding) -> &'static Binding {
+    Box::leak(Box::new(binding))
+}
+
+/// The address of this library.
+fn own(objects: &[Object]) -> Option<usize> {
+    objects::of(objects, bind as *const () as usize).map(|own| own.start)
+}
+
+/// What a call site of a symbol is bound to; `None` if there is no such symbol, or if that is known only by a probe which is not
+/// allowed.
+fn binding(
+    index: usize,
+    site: usize,
+    objects: &[Object],
+    caller: Option<&Object>,
+    probes: Probes,
+    probing: bool,
+) -> Option<Binding> {
+    let symbol = SYMBOLS.get(index)?;
+    let own = own(objects);
+    if probes == Probes::Known && search(symbol, objects, own, caller, probing).is_none() {
+        // A library would be loaded.
+        return None;
+    }
+    let Candidate { via, found, gemm } = candidate(symbol, objects, own, caller, probing);
     let inside = caller.is_some_and(|caller| {
         Some(caller.start) != own && caller.definition(symbol.name).is_some()
     });
@@ -88,13 +178,17 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     match found.or(gemm) {
         Some(found) => {
             binding.target = routine.map_or(ptr::null(), |address| address as *const c_void);
-            if objects::of(&objects, found.address).is_none() {
-                objects = objects::loaded();
-            }
+            let new;
+            let objects = if objects::of(objects, found.address).is_none() {
+                new = objects::loaded();
+                &new
+            } else {
+                objects
+            };
             if probing {
                 binding.barred = Barred::NoConvention;
             } else {
-                describe(&mut binding, via, &found, &objects);
+                describe(&mut binding, via, &found, objects, probes)?;
             }
         }
         None if symbol.class == Class::Jump => {
@@ -114,79 +208,7 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
             (_, Width::Bits64) => Sizes::Wide,
         };
     }
-    let binding: &'static Binding = Box::leak(Box::new(binding));
-    // While a probe runs, the site is inside the probed library: the program's own calls from that site may have to be
-    // bound to another function, so the binding is not published.
-    if !probing {
-        sites::publish(binding);
-    }
     Some(binding)
-}
-
-/// Fills in the calling conventions of the library that was found.
-fn describe(binding: &mut Binding, symbol: &Symbol, found: &Found, objects: &[Object]) {
-    let Some(library) = objects::of(objects, found.address) else {
-        binding.barred = Barred::NoConvention;
-        return;
-    };
-    let provider = Provider::of(library, found.spelling);
-    if symbol.class == Class::Jump {
-        return;
-    }
-    if matches!(symbol.spelling, Spelling::Plain | Spelling::Plain64) {
-        // A name without an underscore, such as `saxpy`, is also one that programs give to functions of their own.
-        let fortran = if symbol.spelling == Spelling::Plain {
-            Spelling::Under
-        } else {
-            Spelling::Under64
-        };
-        if found.spelling == symbol.spelling
-            && probe::find(library, symbol.routine, fortran).is_none()
-        {
-            binding.barred = Barred::Foreign;
-            return;
-        }
-    }
-    if found.many {
-        binding.barred = Barred::ManyProviders;
-        return;
-    }
-    match symbol.spelling.width().or_else(|| provider.width(library)) {
-        Some(width) => binding.width = width,
-        None => binding.barred = Barred::NoConvention,
-    }
-    if symbol.spelling.is_cblas() {
-        return;
-    }
-    let copies = matches!(
-        symbol.class,
-        Class::Call(Routine::Omatcopy | Routine::Imatcopy)
-    );
-    if copies && omits_order(library) {
-        binding.barred = Barred::NoConvention;
-        return;
-    }
-    let convention = match (symbol.class, symbol.dtype) {
-        (Class::Call(Routine::Dot | Routine::Dotc), Dtype::C | Dtype::Z) => {
-            provider.complex(library)
-        }
-        (Class::Call(Routine::Dot | Routine::Nrm2 | Routine::Asum), Dtype::S | Dtype::C) => {
-            provider.single(library)
-        }
-        _ => Convention::Registers,
-    };
-    match convention {
-        Convention::Registers => {}
-        Convention::Hidden => binding.returns = Returns::Hidden,
-        Convention::Unknown => binding.barred = Barred::NoConvention,
-    }
-}
-
-/// Whether the Fortran omatcopy and imatcopy of a library begin with the argument TRANS, as those of AMD's BLIS do. In
-/// all other libraries they begin with ORDER.
-fn omits_order(library: &Object) -> bool {
-    let has = |name| library.definition(name).is_some();
-    has(c"bli_info_get_version_str") && !has(c"openblas_get_config")
 }
 
 /// The functions that a symbol may be bound to.
@@ -407,99 +429,6 @@ fn in_library(symbol: &Symbol, handle: *mut c_void) -> Option<Found> {
             many: false,
         })
     })
-}
-
-/// The calling conventions of a library, for one spelling of its names.
-struct Provider {
-    start: usize,
-    spelling: Spelling,
-    width: AtomicU8,
-    complex: AtomicU8,
-    single: AtomicU8,
-    next: *const Provider,
-}
-
-/// All libraries whose conventions were asked for, the newest first; never freed.
-static PROVIDERS: AtomicPtr<Provider> = AtomicPtr::new(ptr::null_mut());
-
-impl Provider {
-    /// The record of a library, which is kept loaded for good: its address identifies it, and call sites keep jumping
-    /// into it.
-    fn of(library: &Object, spelling: Spelling) -> &'static Provider {
-        let mut head = PROVIDERS.load(Ordering::Acquire);
-        let mut at = head.cast_const();
-        // SAFETY: the list holds leaked records only, published with release order.
-        while let Some(provider) = unsafe { at.as_ref() } {
-            if provider.start == library.start && provider.spelling == spelling {
-                return provider;
-            }
-            at = provider.next;
-        }
-        library.pin();
-        let provider = Box::leak(Box::new(Provider {
-            start: library.start,
-            spelling,
-            width: AtomicU8::new(0),
-            complex: AtomicU8::new(0),
-            single: AtomicU8::new(0),
-            next: head,
-        }));
-        loop {
-            match PROVIDERS.compare_exchange(head, provider, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return provider,
-                Err(now) => {
-                    head = now;
-                    provider.next = now;
-                }
-            }
-        }
-    }
-
-    fn width(&self, library: &Object) -> Option<Width> {
-        let code = once(&self.width, || match probe::width(library) {
-            Some(Width::Bits32) => 1,
-            Some(Width::Bits64) => 2,
-            None => 3,
-        });
-        match code {
-            1 => Some(Width::Bits32),
-            2 => Some(Width::Bits64),
-            _ => None,
-        }
-    }
-
-    fn complex(&self, library: &Object) -> Convention {
-        convention(&self.complex, || probe::complex(library, self.spelling))
-    }
-
-    fn single(&self, library: &Object) -> Convention {
-        convention(&self.single, || probe::single(library, self.spelling))
-    }
-}
-
-/// A value that is found out at the first use; threads that find it out at the same time all find the same value.
-fn once(cell: &AtomicU8, find: impl FnOnce() -> u8) -> u8 {
-    match cell.load(Ordering::Relaxed) {
-        0 => {
-            let value = find();
-            cell.store(value, Ordering::Relaxed);
-            value
-        }
-        value => value,
-    }
-}
-
-fn convention(cell: &AtomicU8, probe: impl FnOnce() -> Convention) -> Convention {
-    let code = once(cell, || match probe() {
-        Convention::Registers => 1,
-        Convention::Hidden => 2,
-        Convention::Unknown => 3,
-    });
-    match code {
-        1 => Convention::Registers,
-        2 => Convention::Hidden,
-        _ => Convention::Unknown,
-    }
 }
 
 /// Reports on stderr, once per symbol, that no library has the routine.

@@ -108,36 +108,40 @@ impl Object {
 
     /// The word that a relocation fills with the address of a symbol, and through which the object's code calls it.
     pub(crate) fn slot(&self, name: &CStr) -> Option<usize> {
+        let mut slots = self.relocations();
+        slots.find_map(|(named, at)| (named == name).then_some(at))
+    }
+
+    /// The names that the object's relocations have, each with the word that the relocation fills. The object stays mapped meanwhile:
+    /// it is on the call stack, or held.
+    pub(crate) fn relocations(&self) -> impl Iterator<Item = (&CStr, usize)> {
         let dynamic = self.dynamic;
         let (symbols, strings) = (dynamic.address(DT_SYMTAB), dynamic.address(DT_STRTAB));
-        if symbols == 0 || strings == 0 {
-            return None;
-        }
-        let symbols = symbols as *const libc::Elf64_Sym;
         let tables = [
             (dynamic.address(DT_JMPREL), dynamic.value(DT_PLTRELSZ)),
             (dynamic.address(DT_RELA), dynamic.value(DT_RELASZ)),
         ];
-        tables.into_iter().find_map(|(table, bytes)| {
-            let count = if table == 0 {
-                0
-            } else {
-                bytes / size_of::<Rela>()
-            };
-            (0..count).find_map(|index| {
-                // SAFETY: the table has `count` entries; an entry's symbol index and that symbol's name are
-                // in the tables of the same object, which is mapped: it is on the call stack, or stays.
-                unsafe {
-                    let entry = &*(table as *const Rela).add(index);
-                    let symbol = (entry.info >> 32) as usize;
-                    if symbol == 0 {
-                        return None;
-                    }
-                    let offset = (*symbols.add(symbol)).st_name as usize;
-                    (CStr::from_ptr((strings + offset) as *const c_char) == name)
-                        .then(|| dynamic.bias.wrapping_add(entry.offset as usize))
+        let named = symbols != 0 && strings != 0;
+        let tables = tables
+            .into_iter()
+            .filter(move |(table, _)| named && *table != 0);
+        let entries = tables.flat_map(|(table, bytes)| {
+            (0..bytes / size_of::<Rela>())
+                .map(move |index| (table as *const Rela).wrapping_add(index))
+        });
+        entries.filter_map(move |entry| {
+            // SAFETY: the table has this number of entries; an entry's symbol index and that symbol's name are in the tables of the
+            // same object, which stays mapped.
+            unsafe {
+                let entry = &*entry;
+                let symbol = (entry.info >> 32) as usize;
+                if symbol == 0 {
+                    return None;
                 }
-            })
+                let offset = (*(symbols as *const libc::Elf64_Sym).add(symbol)).st_name as usize;
+                let name = CStr::from_ptr((strings + offset) as *const c_char);
+                Some((name, dynamic.bias.wrapping_add(entry.offset as usize)))
+            }
         })
     }
 
@@ -172,6 +176,16 @@ impl Object {
         (!raw.is_null()).then_some(Handle(raw))
     }
 
+    /// Keeps the object mapped while the value lives; `None` if it has been unloaded since it was listed.
+    pub(crate) fn held(&self) -> Option<Held> {
+        if self.path.is_empty() {
+            return Some(Held(None));
+        }
+        let handle = self.open()?;
+        let is_it = loader_record(&handle) == Some((self.dynamic.bias, self.dynamic.section));
+        is_it.then_some(Held(Some(handle)))
+    }
+
     /// Keeps the object mapped for the rest of the process.
     pub(crate) fn pin(&self) {
         if !self.path.is_empty() {
@@ -187,6 +201,28 @@ impl Object {
             .symbol(name)
             .filter(|address| self.contains(*address))
     }
+}
+
+/// Keeps an object mapped; nothing is needed for the program itself.
+#[derive(Debug)]
+pub(crate) struct Held(#[expect(dead_code, reason = "dropped only")] Option<Handle>);
+
+/// Bias and dynamic section of the object that a handle is of.
+fn loader_record(handle: &Handle) -> Option<(usize, usize)> {
+    /// `struct link_map` of link.h, its public part.
+    #[repr(C)]
+    struct LinkMap {
+        bias: usize,
+        name: *const c_char,
+        section: usize,
+    }
+    let mut map: *const LinkMap = core::ptr::null();
+    // SAFETY: an open handle, and room for the pointer that this request stores.
+    let refused =
+        unsafe { libc::dlinfo(handle.0, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0;
+    // SAFETY: the loader's own record of the object, which lives until the object is closed; null is dealt with.
+    let map = unsafe { map.as_ref() }.filter(|_| !refused)?;
+    Some((map.bias, map.section))
 }
 
 /// A handle of an open object; dropping it closes the object.

@@ -28,3 +28,17 @@ pub unsafe fn objects(visit: Visit, data: *mut c_void) {
     // SAFETY: the caller's.
     unsafe { libc::dl_iterate_phdr(Some(visit), data) };
 }
+
+/// How many objects have been loaded and unloaded since the process began.
+#[must_use]
+pub fn changes() -> (u64, u64) {
+    unsafe extern "C" fn read(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
+        // SAFETY: the loader passes a valid record, and `out` is what `changes` passed.
+        unsafe { *out.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
+        1
+    }
+    let mut now = (0u64, 0u64);
+    // SAFETY: the callback writes to `now`, which outlives the call.
+    unsafe { objects(read, (&raw mut now).cast()) };
+    now
+}

@@ -48,9 +48,7 @@ static UNLOADED: AtomicU64 = AtomicU64::new(0);
 /// Updates the adopted static data if an object was loaded or unloaded since the last call. The calling thread holds no
 /// lock of semcache while it holds the dynamic linker's.
 pub(super) fn refresh() {
-    let mut now = (0u64, 0u64);
-    // SAFETY: the callback writes to `now`, which outlives the call.
-    unsafe { loader::objects(count, (&raw mut now).cast()) };
+    let now = loader::changes();
     if (LOADED.load(Acquire), UNLOADED.load(Acquire)) == now {
         return;
     }
@@ -69,12 +67,6 @@ pub(super) fn refresh() {
     LOADED.store(now.0, Release);
     UNLOADED.store(now.1, Release);
     found.table.unmap();
-}
-
-unsafe extern "C" fn count(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid record, and `out` is what `refresh` passed.
-    unsafe { *out.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
-    1
 }
 
 struct Found {

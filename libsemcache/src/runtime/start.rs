@@ -11,6 +11,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -233,8 +234,22 @@ fn in_background(
     }
 }
 
+/// What is done before a driver's libraries are loaded, on the background thread.
+static AHEAD: OnceLock<fn()> = OnceLock::new();
+
+/// Has `act` called once before a driver's libraries are loaded: the dynamic linker's lock is held for hundreds of milliseconds
+/// then, and threads of the program that want it wait.
+pub fn ahead_of_libraries(act: fn()) {
+    let _ = AHEAD.set(act);
+}
+
 /// The body of the background thread.
 fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Rising>) {
+    let begun = trace::now();
+    if let Some(act) = AHEAD.get() {
+        act();
+    }
+    traced::step("bindings of the host BLAS", begun);
     let begun = trace::now();
     let machine = open();
     traced::step("driver and list of GPUs", begun);
