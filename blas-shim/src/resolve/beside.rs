@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use semcache::base::{Dtype, Routine};
 use semcache::process::signals_blocked::SignalsBlocked;
 
-use super::provider::{Probes, describe};
-use super::{Found, in_library, objects};
+use super::provider::{Found, Probes, describe};
+use super::{in_library, objects};
 use crate::counts;
 use crate::sites::{Barred, Binding, Returns, Sizes};
 use crate::symbols::{SYMBOLS, Symbol, Width};

@@ -33,7 +33,7 @@ use std::ffi::CString;
 
 pub(crate) use beside::beside;
 use objects::{Handle, Object};
-use provider::{Probes, Provider, describe};
+use provider::{Found, Probes, Provider, describe};
 
 use semcache::process::loads::Loading;
 
@@ -49,16 +49,6 @@ const OVERRIDE: &CStr = c"SEMCACHE_HOST_BLAS";
 const SYSTEM: [&CStr; 2] = [c"libopenblas.so.0", c"libblas.so.3"];
 /// The libraries that are opened if the process has no BLAS, for names that promise 64-bit integers.
 const SYSTEM_64: [&CStr; 2] = [c"libopenblas64.so.0", c"libblas64.so.3"];
-
-/// A definition of a symbol, found in a library.
-struct Found {
-    address: usize,
-    /// The spelling under which the library defines it: the symbol's own, or another one in a library that this module
-    /// opened.
-    spelling: Spelling,
-    /// Several libraries define the name, and the caller may mean any of them.
-    many: bool,
-}
 
 /// Binds a call site of a symbol.
 pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {

@@ -7,11 +7,20 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use semcache::base::{Dtype, Routine};
 
-use super::Found;
 use super::objects::{self, Object};
 use super::probe::{self, Convention};
 use crate::sites::{Barred, Binding, Returns};
 use crate::symbols::{Class, Spelling, Symbol, Width};
+
+/// A definition of a symbol, found in a library.
+pub(super) struct Found {
+    pub(super) address: usize,
+    /// The spelling under which the library defines it: the symbol's own, or another one in a library that this module
+    /// opened.
+    pub(super) spelling: Spelling,
+    /// Several libraries define the name, and the caller may mean any of them.
+    pub(super) many: bool,
+}
 
 /// Whether the conventions of a library may be found out by calling its functions.
 #[derive(Clone, Copy, PartialEq, Eq)]
