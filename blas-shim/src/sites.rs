@@ -14,7 +14,9 @@
 use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use semcache::host::loader;
 
 use crate::symbols::{COUNT, Width};
 
@@ -117,6 +119,9 @@ pub(crate) fn cached(symbol: usize, site: usize) -> Option<&'static Binding> {
 /// How many bindings the second level holds.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
+/// How many objects had been unloaded when the tables were empty last.
+static UNLOADED: AtomicU64 = AtomicU64::new(0);
+
 /// Whether the second level has room for bindings that may never be used.
 pub(crate) fn has_room() -> bool {
     KEPT.load(Ordering::Relaxed) < TABLE_SIZE / 4
@@ -169,7 +174,9 @@ pub(crate) fn publish_object(binding: &'static Binding) {
 /// Stores a binding in the second level.
 fn keep(binding: &'static Binding) {
     let raw = ptr::from_ref(binding).cast_mut();
-    KEPT.fetch_add(1, Ordering::Relaxed);
+    if KEPT.fetch_add(1, Ordering::Relaxed) == 0 {
+        UNLOADED.store(loader::changes().1, Ordering::Release);
+    }
     let first = start(binding.symbol as usize, binding.site);
     for step in 0..TABLE_SIZE {
         let slot = &TABLE[(first + step) % TABLE_SIZE];
@@ -177,18 +184,27 @@ fn keep(binding: &'static Binding) {
             .compare_exchange(ptr::null_mut(), raw, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
+            // Counted once more, in case the tables were cleared meanwhile.
+            KEPT.fetch_add(1, Ordering::Relaxed);
             break;
         }
     }
 }
 
-/// Clears both levels after an object was unloaded: other code may be loaded at its addresses. A thread that has read a
-/// binding may go on using it.
-pub(crate) fn forget() {
-    if KEPT.swap(0, Ordering::Relaxed) == 0 {
+/// Clears both levels if an object was unloaded since they were cleared last: other code may be loaded at the addresses of call sites. To
+/// be called after each `dlclose`. A thread that has read a binding may go on using it.
+pub(crate) fn forget_unloaded() {
+    if KEPT.load(Ordering::Relaxed) == 0 {
         return;
     }
+    let (_, unloaded) = loader::changes();
+    if UNLOADED.load(Ordering::Acquire) == unloaded {
+        return;
+    }
+    KEPT.store(0, Ordering::Relaxed);
     for slot in TABLE.iter().chain(SITES.iter().flatten()) {
         slot.store(ptr::null_mut(), Ordering::Release);
     }
+    // Only now: another thread that closes a library would not clear them.
+    UNLOADED.store(unloaded, Ordering::Release);
 }

@@ -50,8 +50,8 @@ pub(super) fn who(caller: usize) -> Caller {
         address: caller,
         found: Caller::Other,
     };
-    // SAFETY: the callback gets what it expects. `dladdr` would wait for the loader's lock, which a thread holds for as long as it
-    // loads libraries.
+    // SAFETY: the callback gets what it expects. `dladdr` would wait for the lock that a thread holds for as long as it loads libraries
+    // (`dl_load_lock`); this walk takes `dl_load_write_lock`.
     unsafe { loader::objects(look, (&raw mut asked).cast()) };
     asked.found
 }

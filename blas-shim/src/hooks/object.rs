@@ -7,11 +7,10 @@
 #![expect(unsafe_code, reason = "exports a libc function")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::real::{real, with_errno_kept};
 use crate::sites;
-use semcache::host::{adopt, loader};
+use semcache::host::adopt;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
@@ -25,12 +24,7 @@ unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     if tell {
         with_errno_kept(adopt::after_dlclose);
     }
-    // If an object was unloaded, other code may be loaded at the addresses of call sites from now on.
-    static UNLOADED: AtomicU64 = AtomicU64::new(0);
-    let unloaded = with_errno_kept(|| loader::changes().1);
-    if UNLOADED.swap(unloaded, Ordering::Relaxed) != unloaded {
-        sites::forget();
-    }
+    with_errno_kept(sites::forget_unloaded);
     result
 }
 

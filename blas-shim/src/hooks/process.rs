@@ -74,8 +74,9 @@ unsafe extern "C" fn at_exit(
     };
     // SAFETY: the caller keeps this function's contract.
     let registered = unsafe { real(function, argument, object) };
-    if (in_driver_scope() || is_driver(caller))
-        && let Some(ours) = runtime::exit::handler()
+    // Where no device is in use, as in the child of a fork, the list of objects is not read.
+    if let Some(ours) = runtime::exit::handler()
+        && (in_driver_scope() || is_driver(caller))
     {
         // SAFETY: a function of this library, which is never unloaded. If the registration fails, the result that the
         // caller gets does not change.

@@ -32,7 +32,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 
 pub(crate) use beside::beside;
-use objects::{Handle, Object};
+use objects::{Handle, Held, Object};
 use provider::{Found, Probes, Provider, describe};
 
 use semcache::process::loads::Loading;
@@ -82,10 +82,14 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
 }
 
 /// Binds what the loaded objects import, so that no call site of theirs waits for the dynamic linker's lock while another thread loads
-/// libraries: a driver's take it for hundreds of milliseconds. What would need a probe of a library is left out.
+/// libraries: a driver's take it for hundreds of milliseconds. Bound ahead is only what every caller would be bound to (2), in libraries that
+/// calls use already: no library is probed, and none is kept loaded for an object that may never call it.
 pub(crate) fn bind_ahead() {
     // A fork waits meanwhile: its child would find the dynamic linker's lock taken.
     let _loading = Loading::new();
+    if library_of_user().is_some() {
+        return;
+    }
     let symbols: HashMap<&CStr, usize> = SYMBOLS
         .iter()
         .enumerate()
@@ -139,9 +143,10 @@ fn binding(
 ) -> Option<Binding> {
     let symbol = SYMBOLS.get(index)?;
     let own = own(objects);
-    if probes == Probes::Known && search(symbol, objects, own, caller, probing).is_none() {
-        // A library would be loaded.
-        return None;
+    if probes == Probes::Known {
+        let next = next_of_ours(symbol, objects, own)?;
+        let library = objects::of(objects, next)?;
+        Provider::known(library, symbol.spelling)?;
     }
     let Candidate { via, found, gemm } = candidate(symbol, objects, own, caller, probing);
     let inside = caller.is_some_and(|caller| {
@@ -251,6 +256,17 @@ fn candidate(
     }
 }
 
+/// Whether an address lies in the object that begins at `start`.
+fn is_in(objects: &[Object], start: Option<usize>, address: usize) -> bool {
+    objects::of(objects, address).is_some_and(|object| Some(object.start) == start)
+}
+
+/// The next definition after this library in its own search scope.
+fn next_of_ours(symbol: &Symbol, objects: &[Object], own: Option<usize>) -> Option<usize> {
+    let next = objects::symbol(libc::RTLD_NEXT, symbol.name)?;
+    (!is_in(objects, own, next)).then_some(next)
+}
+
 /// Searches the objects that the process has loaded.
 fn search(
     symbol: &Symbol,
@@ -264,36 +280,36 @@ fn search(
         spelling: symbol.spelling,
         many: false,
     };
-    let is_ours =
-        |address: usize| objects::of(objects, address).is_some_and(|o| Some(o.start) == own);
     if probing && let Some(address) = caller.and_then(|caller| caller.definition(symbol.name)) {
         return Some(certain(address));
     }
     if let Some(found) = overridden(symbol) {
         return Some(found);
     }
-    let next = objects::symbol(libc::RTLD_NEXT, symbol.name).filter(|a| !is_ours(*a));
-    if let Some(address) = next {
+    if let Some(address) = next_of_ours(symbol, objects, own) {
         return Some(certain(address));
     }
     if let Some(caller) = caller.filter(|caller| caller.imports(symbol.name)) {
         let local = caller.open().and_then(|handle| handle.symbol(symbol.name));
-        if let Some(address) = local.filter(|a| !is_ours(*a)) {
+        if let Some(address) = local.filter(|a| !is_in(objects, own, *a)) {
             return Some(certain(address));
         }
     }
-    let mut providers: Vec<(&Object, usize)> = Vec::new();
+    let mut providers: Vec<(&Object, usize, Held)> = Vec::new();
     for object in objects.iter().filter(|object| Some(object.start) != own) {
         let Some(address) = object.definition(symbol.name) else {
             continue;
         };
+        let Some(held) = object.held() else {
+            continue;
+        };
         // A library that forwards to another one (Debian's libblas and libopenblas) and the library behind it count as
         // one BLAS.
-        if !providers.iter().any(|(first, _)| first.needs(object)) {
-            providers.push((object, address));
+        if !providers.iter().any(|(first, ..)| first.needs(object)) {
+            providers.push((object, address, held));
         }
     }
-    if let Some((_, address)) = providers.first() {
+    if let Some((_, address, _)) = providers.first() {
         return Some(Found {
             many: providers.len() > 1,
             ..certain(*address)
@@ -337,9 +353,15 @@ fn is_semcache(handle: *mut c_void) -> bool {
     .all(|name| objects::symbol(handle, name).is_some())
 }
 
+/// A symbol in the library that `SEMCACHE_HOST_BLAS` names.
 fn overridden(symbol: &Symbol) -> Option<Found> {
+    in_library(symbol, library_of_user()?)
+}
+
+/// The library that `SEMCACHE_HOST_BLAS` names.
+fn library_of_user() -> Option<*mut c_void> {
     static LIBRARY: Opened = Opened::new();
-    let handle = LIBRARY.get(|| {
+    LIBRARY.get(|| {
         // SAFETY: a C string; the result is copied before anything can change the environment.
         let path = unsafe {
             let value = libc::getenv(OVERRIDE.as_ptr());
@@ -366,8 +388,7 @@ fn overridden(symbol: &Symbol) -> Option<Found> {
             ]);
         }
         handle
-    })?;
-    in_library(symbol, handle)
+    })
 }
 
 fn system(symbol: &Symbol) -> Option<Found> {

@@ -14,6 +14,7 @@ use crate::elf::{
     DT_JMPREL, DT_NEEDED, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_STRTAB, DT_SYMTAB, Dynamic,
 };
 use crate::hooks::close;
+use crate::sites;
 use semcache::host::loader;
 use semcache::process::loads::Loading;
 use semcache::process::signals_blocked::lifted;
@@ -256,6 +257,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: the handle came from `dlopen` and is closed once.
         unsafe { close(self.0) };
+        // The program may have closed the object meanwhile.
+        sites::forget_unloaded();
     }
 }
 

@@ -121,23 +121,35 @@ pub(super) struct Provider {
 static PROVIDERS: AtomicPtr<Provider> = AtomicPtr::new(ptr::null_mut());
 
 impl Provider {
+    /// The record of a library, if calls use it already, whatever the spelling.
+    pub(super) fn known(library: &Object, spelling: Spelling) -> Option<&'static Provider> {
+        let all = || Provider::all().filter(|provider| provider.start == library.start);
+        all()
+            .find(|provider| provider.spelling == spelling)
+            .or_else(|| all().next())
+    }
+
+    /// All records, the newest first.
+    fn all() -> impl Iterator<Item = &'static Provider> {
+        let mut at = PROVIDERS.load(Ordering::Acquire).cast_const();
+        core::iter::from_fn(move || {
+            // SAFETY: the list holds leaked records only, published with release order.
+            let provider = unsafe { at.as_ref() }?;
+            at = provider.next;
+            Some(provider)
+        })
+    }
+
     /// The record of a library, which is kept loaded for good: its address identifies it, and call sites keep jumping
     /// into it.
     pub(super) fn of(library: &Object, spelling: Spelling) -> &'static Provider {
         let mut head = PROVIDERS.load(Ordering::Acquire);
-        let mut at = head.cast_const();
-        let mut width = 0;
-        // SAFETY: the list holds leaked records only, published with release order.
-        while let Some(provider) = unsafe { at.as_ref() } {
-            if provider.start == library.start && provider.spelling == spelling {
-                return provider;
-            }
-            if provider.start == library.start {
-                // It is that of the library, whatever the spelling.
-                width = width.max(provider.width.load(Ordering::Relaxed));
-            }
-            at = provider.next;
+        let known = Provider::known(library, spelling);
+        if let Some(known) = known.filter(|known| known.spelling == spelling) {
+            return known;
         }
+        // The width is that of the library, whatever the spelling.
+        let width = known.map_or(0, |known| known.width.load(Ordering::Relaxed));
         library.pin();
         let provider = Box::leak(Box::new(Provider {
             start: library.start,

@@ -110,17 +110,22 @@ impl KernelLoads {
 
     /// The body of the thread, which ends when nothing is left to load.
     fn load_all(&self, backend: &dyn Backend) {
-        /// The thread has ended, also by a panic.
-        struct Ended<'a>(&'a KernelLoads);
-        impl Drop for Ended<'_> {
+        /// What is being loaded; dropped also by a panic.
+        struct Loading<'a>(&'a KernelLoads, Load);
+        impl Drop for Loading<'_> {
             fn drop(&mut self) {
-                self.0.waiting().running = false;
-                self.0.idle.notify_all();
+                let Loading(all, load) = self;
+                all.done(load);
+                if std::thread::panicking() {
+                    all.waiting().running = false;
+                    all.idle.notify_all();
+                }
             }
         }
-        let _ended = Ended(self);
         while let Some(load) = self.first() {
-            for (kernel, device) in load.kernels.iter().filter(|_| !ending::ending()) {
+            let loading = Loading(self, load);
+            let kernels = loading.1.kernels.iter();
+            for (kernel, device) in kernels.filter(|_| !ending::ending()) {
                 let begun = Instant::now();
                 let loaded = backend.load(*device, kernel);
                 debug!(
@@ -133,7 +138,6 @@ impl KernelLoads {
                     begun.elapsed()
                 );
             }
-            self.done(&load);
         }
     }
 
@@ -142,6 +146,9 @@ impl KernelLoads {
         let mut waiting = self.waiting();
         let next = waiting.loads.pop_front().filter(|_| !ending::ending());
         waiting.running = next.is_some();
+        if next.is_none() {
+            self.idle.notify_all();
+        }
         next
     }
 

@@ -370,6 +370,9 @@ pub(super) fn decide(
     let awaited = !timed
         && host.routine
         && awaits_code(cache, policy, items, (&decision, &predicted), spread);
+    if awaited && decision != predicted {
+        policy.sites.with(key, |site| site.probe.put_off());
+    }
     let decision = if timed || awaited {
         Decision::Host(Reason::PredictedSlower)
     } else {

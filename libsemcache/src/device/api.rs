@@ -219,7 +219,7 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     ) -> Result<Ticket, DeviceError>;
 
     /// Has the code of a kernel of these flags and sizes loaded, whose operands have no addresses, and waits for that. Changes nothing
-    /// that a call sees, and holds up no other thread's calls.
+    /// that a call sees, and holds up other threads' calls for moments only.
     ///
     /// # Errors
     /// Refused or lost; then the first launch loads it.

@@ -1,6 +1,6 @@
 #![expect(unsafe_code, reason = "asks the dynamic linker")]
-//! The list of loaded objects (`dl_iterate_phdr`). Reading it takes the dynamic linker's lock, which glibc does not
-//! release in the child if another thread forks meanwhile; so a fork waits until no thread reads the list.
+//! The list of loaded objects (`dl_iterate_phdr`). Reading it takes the dynamic linker's lock of the list (`dl_load_write_lock`), which
+//! glibc does not release in the child if another thread forks meanwhile; so a fork waits until no thread reads the list.
 
 use core::ffi::{c_int, c_void};
 

@@ -235,6 +235,14 @@ impl AbProbe {
         self.probe.is_some()
     }
 
+    /// Ends a probe whose calls could not run on the side that it asked for. The next one takes place soon.
+    pub fn put_off(&mut self) {
+        if self.probe.take().is_some() {
+            self.next = self.decisions.saturating_add(LENGTH);
+            self.within /= 2.0;
+        }
+    }
+
     /// Records that a call of this kind runs on `place`, with a mark for the next decision.
     pub fn went(&mut self, now: f64, place: Where, mark: u64) {
         if self.at != place {

@@ -93,7 +93,7 @@ impl Kind {
         let long_s = f64::from(self.patience / PATIENCE) * WORTH * host_s;
         let due = match self.checked {
             1..TRIED => true,
-            _ if !close => f64::from(self.on_devices) * predicted_s >= long_s,
+            _ if !close => self.timed > 0 && f64::from(self.on_devices) * predicted_s >= long_s,
             0 => self.on_devices > self.patience,
             _ => false,
         };

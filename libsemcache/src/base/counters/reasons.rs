@@ -63,8 +63,8 @@ named! {
         NoDevice = "no_device",
         /// The devices are still being started.
         Starting = "starting",
-        /// Devices are predicted to be faster, but have not loaded the code of the kernel: that takes longer than the call, and is
-        /// done meanwhile if such calls go on.
+        /// Devices are predicted to be faster, but have not loaded the code of the kernel: that takes longer than the call would
+        /// gain, and is done meanwhile if such calls go on.
         Loading = "loading",
         /// The operands do not fit in device memory with any tile size.
         OutOfMemory = "out_of_memory",

@@ -35,7 +35,8 @@ impl Loader {
         let stream = driver::create_stream()?;
         Ok(Loader {
             stream,
-            blas: Blas::new(stream, memory)?,
+            // No scratch memory that a product can do without.
+            blas: Blas::new(stream, 0)?,
             most: MOST.min(memory / SHARE),
         })
     }
@@ -57,8 +58,10 @@ impl Loader {
         // SAFETY: `placed` has put all operands into the block.
         let launched = unsafe { self.blas.launch(&kernel) };
         let done = driver::stream_wait(self.stream);
-        // SAFETY: allocated above, and the kernel is complete. If it cannot be waited for, the context is broken.
-        let _ = unsafe { driver::free(block) };
+        if done.is_ok() {
+            // SAFETY: allocated above, and the kernel is complete. One that cannot be waited for keeps its memory.
+            let _ = unsafe { driver::free(block) };
+        }
         launched.and(done)
     }
 }

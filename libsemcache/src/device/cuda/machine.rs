@@ -29,6 +29,7 @@ use crate::device::api::{
 };
 use crate::device::host_memory::HostMemory;
 use crate::process::driver_scope::{DriverScope, in_driver_scope};
+use crate::process::loads::Loading;
 use crate::process::waited::Waiting;
 
 /// Streams of a device.
@@ -450,6 +451,8 @@ impl Backend for CudaMachine {
 
     fn load(&self, device: DeviceId, kernel: &Kernel) -> Result<(), DeviceError> {
         let _scope = DriverScope::new();
+        // A first launch may load libraries, too.
+        let _loading = Loading::new();
         let (up, _current) = self.enter(device)?;
         let mut loader = up.loader.lock().unwrap_or_else(PoisonError::into_inner);
         let loaded = match &mut *loader {
