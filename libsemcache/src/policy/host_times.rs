@@ -326,8 +326,10 @@ mod tests {
     fn a_host_that_seems_far_slower_is_tried_again() {
         let mut times = HostTimes::default();
         (0..FIRST).for_each(|_| _ = times.took(&work(7), 10.0));
-        let mut on_devices =
-            |most: u32| (0..most).find(|_| times.due(&work(7), Devices, 1.0, 10.0));
+        let mut on_devices = |most: u32| {
+            let due = (0..most).find(|_| times.due(&work(7), Devices, 1.0, 10.0));
+            due.inspect(|_| _ = times.took(&work(7), 10.0))
+        };
         // Devices have computed for 200 seconds, then for 400.
         assert_eq!(on_devices(1000), Some(199));
         assert_eq!(on_devices(1), Some(0));
