@@ -9,6 +9,8 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::iter;
 
+use crate::link_map::LinkMap;
+
 // From elf.h: the tags of a dynamic section's entries, and constants of the tables that the entries lead to.
 pub(crate) const DT_NEEDED: usize = 1;
 pub(crate) const DT_PLTRELSZ: usize = 2;
@@ -150,15 +152,6 @@ unsafe fn in_bucket(table: *const u32, hash: u32) -> impl Iterator<Item = usize>
 fn gnu_hash(name: &CStr) -> u32 {
     let add = |hash: u32, byte: &u8| hash.wrapping_mul(33).wrapping_add(u32::from(*byte));
     name.to_bytes().iter().fold(5381, add)
-}
-
-/// `struct link_map` of link.h, up to the last field that is read here.
-#[repr(C)]
-struct LinkMap {
-    bias: usize,
-    name: *const c_char,
-    section: usize,
-    next: *const LinkMap,
 }
 
 #[repr(C)]

@@ -6,9 +6,10 @@
 
 #![expect(unsafe_code, reason = "exports a libc function")]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 
 use super::real::{real, with_errno_kept};
+use crate::link_map::LinkMap;
 use crate::sites;
 use semcache::host::adopt;
 
@@ -36,19 +37,8 @@ const DRIVER: [&[u8]; 3] = [b"libcuda", b"libcublas", b"libnv"];
 /// # Safety
 /// As [`close`].
 unsafe fn is_of_driver(handle: *mut c_void) -> bool {
-    #[repr(C)]
-    struct LinkMap {
-        base: usize,
-        name: *const c_char,
-    }
-    let mut map: *const LinkMap = core::ptr::null();
-    // SAFETY: the caller's handle, and room for the pointer that this request stores.
-    if unsafe { libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0 {
-        return false;
-    }
-    // SAFETY: the loader's own record of the object, which begins with these two fields and lives until the object
-    // is closed; null is dealt with.
-    let name = unsafe { map.as_ref() }.map(|map| map.name);
+    // SAFETY: the caller's handle.
+    let name = unsafe { LinkMap::of(handle) }.map(|map| map.name);
     let Some(name) = name.filter(|name| !name.is_null()) else {
         return false;
     };

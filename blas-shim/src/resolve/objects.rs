@@ -14,6 +14,7 @@ use crate::elf::{
     DT_JMPREL, DT_NEEDED, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_STRTAB, DT_SYMTAB, Dynamic,
 };
 use crate::hooks::close;
+use crate::link_map::LinkMap;
 use crate::sites;
 use semcache::host::loader;
 use semcache::process::loads::Loading;
@@ -183,7 +184,9 @@ impl Object {
             return Some(Held(None));
         }
         let handle = self.open()?;
-        let is_it = loader_record(&handle) == Some((self.dynamic.bias, self.dynamic.section));
+        // SAFETY: the handle is open.
+        let map = unsafe { LinkMap::of(handle.0) }?;
+        let is_it = (map.bias, map.section) == (self.dynamic.bias, self.dynamic.section);
         is_it.then_some(Held(Some(handle)))
     }
 
@@ -207,24 +210,6 @@ impl Object {
 /// Keeps an object mapped; nothing is needed for the program itself.
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "dropped only")] Option<Handle>);
-
-/// Bias and dynamic section of the object that a handle is of.
-fn loader_record(handle: &Handle) -> Option<(usize, usize)> {
-    /// `struct link_map` of link.h, its public part.
-    #[repr(C)]
-    struct LinkMap {
-        bias: usize,
-        name: *const c_char,
-        section: usize,
-    }
-    let mut map: *const LinkMap = core::ptr::null();
-    // SAFETY: an open handle, and room for the pointer that this request stores.
-    let refused =
-        unsafe { libc::dlinfo(handle.0, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0;
-    // SAFETY: the loader's own record of the object, which lives until the object is closed; null is dealt with.
-    let map = unsafe { map.as_ref() }.filter(|_| !refused)?;
-    Some((map.bias, map.section))
-}
 
 /// A handle of an open object; dropping it closes the object.
 #[derive(Debug)]
