@@ -33,8 +33,9 @@ extern "C" fn ending() {
 #[unsafe(link_section = ".init_array")]
 static BEGINNING: extern "C" fn() = beginning;
 
-/// Registers the fork handlers, and what is done before a driver's libraries are loaded. If reports are asked for, the first process that is preloaded also puts its id into the
-/// environment, which all processes that it starts inherit. Nothing else happens before the first BLAS call.
+/// Registers the fork handlers, and what is done before a driver's libraries are loaded. If reports are asked for, the
+/// first process that is preloaded also puts its id into the environment, which all processes that it starts inherit.
+/// Nothing else happens before the first BLAS call.
 extern "C" fn beginning() {
     semcache::runtime::fork::watch();
     semcache::runtime::start::ahead_of_libraries(crate::resolve::bind_ahead);

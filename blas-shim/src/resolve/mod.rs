@@ -57,7 +57,6 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     // While a probe runs, the site is inside the probed library: the program's own calls from that site may have to be
     // bound to another function, so the binding is not published.
     let probing = thread::state().probing.get() > 0;
-    let importer = || caller.filter(|caller| caller.imports(SYMBOLS[index].name));
     if probing {
         return binding(index, site, &objects, caller, Probes::All, true).map(leaked);
     }
@@ -71,7 +70,7 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     }
     let made = leaked(binding(index, site, &objects, caller, Probes::All, false)?);
     sites::publish(made);
-    if let Some(importer) = importer() {
+    if let Some(importer) = caller.filter(|caller| caller.imports(SYMBOLS[index].name)) {
         let of_object = Binding {
             site: importer.start,
             ..made.clone()

@@ -111,10 +111,10 @@ impl KernelLoads {
     /// The body of the thread, which ends when nothing is left to load.
     fn load_all(&self, backend: &dyn Backend) {
         /// What is being loaded; dropped also by a panic.
-        struct Loading<'a>(&'a KernelLoads, Load);
-        impl Drop for Loading<'_> {
+        struct InHand<'a>(&'a KernelLoads, Load);
+        impl Drop for InHand<'_> {
             fn drop(&mut self) {
-                let Loading(all, load) = self;
+                let InHand(all, load) = self;
                 all.done(load);
                 if std::thread::panicking() {
                     all.waiting().running = false;
@@ -123,8 +123,8 @@ impl KernelLoads {
             }
         }
         while let Some(load) = self.first() {
-            let loading = Loading(self, load);
-            let kernels = loading.1.kernels.iter();
+            let in_hand = InHand(self, load);
+            let kernels = in_hand.1.kernels.iter();
             for (kernel, device) in kernels.filter(|_| !ending::ending()) {
                 let begun = Instant::now();
                 let loaded = backend.load(*device, kernel);
