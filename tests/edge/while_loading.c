@@ -1,11 +1,14 @@
 /* Calls while the dynamic linker loads a library for another thread (slow_library.c is loaded with the driver's libraries): routines that were
- * not called before, and the registration of an exit handler, must not wait for that.
+ * not called before, and the registration of an exit handler, must not wait for that. OpenBLAS leaves the loading thread a core, not in a child.
  *
  * Data are integers, so every result is exact. */
+#define _GNU_SOURCE
 #include <cblas.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { N = 256 };
@@ -26,6 +29,10 @@ static void nothing(void) {}
 
 int main(void)
 {
+    int (*threads)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "openblas_get_num_threads");
+    int all = threads ? threads() : 0, cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (all != cores)
+        die("OpenBLAS does not compute with a thread on each core");
     for (int i = 0; i < N * N; i++) {
         a[i] = i % N == i / N ? 2 : 0;
         b[i] = i % 7;
@@ -45,7 +52,14 @@ int main(void)
     cblas_daxpy(N, 1, x, 1, y, 1);
     double sum = cblas_ddot(N, x, 1, y, 1), length = cblas_dnrm2(N, x, 1);
     atexit(nothing);
+    if (cores > 1 && threads() >= all)
+        die("OpenBLAS leaves no core");
     fclose(fopen("called", "w"));
+    int status, child = fork();
+    if (child == 0)
+        _exit(threads() != all);
+    if (child < 0 || waitpid(child, &status, 0) != child || status)
+        die("a child computes with fewer threads");
     char said[32] = "";
     for (int i = 0; !*said; i++) {
         FILE *f = fopen("loaded", "r");
@@ -59,6 +73,11 @@ int main(void)
     }
     if (strcmp(said, "called\n"))
         die("calls waited until the library was loaded");
+    for (int i = 0; threads() != all; i++) {
+        if (i == 1000)
+            die("OpenBLAS does not get its core back");
+        usleep(10000);
+    }
     double squares = 0;
     for (int i = 0; i < N; i++)
         squares += x[i] * x[i];

@@ -23,6 +23,7 @@ mod beside;
 pub(crate) mod objects;
 mod probe;
 mod provider;
+mod threads;
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_void};
@@ -34,6 +35,7 @@ use std::ffi::CString;
 pub(crate) use beside::beside;
 use objects::{Handle, Held, Object};
 use provider::{Found, Probes, Provider, describe};
+pub(crate) use threads::leave_cores;
 
 use semcache::process::loads::Loading;
 

@@ -9,6 +9,7 @@ use semcache::base::{Dtype, Routine};
 
 use super::objects::{self, Object};
 use super::probe::{self, Convention};
+use super::threads::Threads;
 use crate::sites::{Barred, Binding, Returns};
 use crate::symbols::{Class, Spelling, Symbol, Width};
 
@@ -114,6 +115,8 @@ pub(super) struct Provider {
     width: AtomicU8,
     complex: AtomicU8,
     single: AtomicU8,
+    /// The number of threads it computes with, where that may be lowered and no other record has it.
+    threads: Option<Threads>,
     next: *const Provider,
 }
 
@@ -130,7 +133,7 @@ impl Provider {
     }
 
     /// All records, the newest first.
-    fn all() -> impl Iterator<Item = &'static Provider> {
+    pub(super) fn all() -> impl Iterator<Item = &'static Provider> {
         let mut at = PROVIDERS.load(Ordering::Acquire).cast_const();
         core::iter::from_fn(move || {
             // SAFETY: the list holds leaked records only, published with release order.
@@ -151,12 +154,15 @@ impl Provider {
         // The width is that of the library, whatever the spelling.
         let width = known.map_or(0, |known| known.width.load(Ordering::Relaxed));
         library.pin();
+        let others = || Provider::all().filter_map(Provider::threads);
+        let threads = Threads::of(library).filter(|own| others().all(|other| !other.is(own)));
         let provider = Box::leak(Box::new(Provider {
             start: library.start,
             spelling,
             width: AtomicU8::new(width),
             complex: AtomicU8::new(0),
             single: AtomicU8::new(0),
+            threads,
             next: head,
         }));
         loop {
@@ -168,6 +174,10 @@ impl Provider {
                 }
             }
         }
+    }
+
+    pub(super) fn threads(&self) -> Option<&Threads> {
+        self.threads.as_ref()
     }
 
     pub(super) fn width(&self, library: &Object) -> Option<Width> {

@@ -27,6 +27,8 @@ heuristics! {
         "Some calls of a kind run on the other side, host or devices, to compare the measured times.";
     KernelLoads = "kernel-loads",
         "Calls stay on the host while the code of the kernels that would compute them is loaded.";
+    SpareCores = "spare-cores",
+        "While background threads bring devices up or load code, the host BLAS leaves them a core each.";
     HostDecisions = "host-decisions",
         "A call that a decision left to the host BLAS runs there again without a decision.";
     Replay = "replay",

@@ -12,6 +12,7 @@ use crate::base::{DeviceId, DeviceSet};
 use crate::device::api::Backend;
 use crate::plan::{Plan, Problem};
 use crate::policy::kernel_code::{KernelCode, Kind, Next};
+use crate::process::background::Busy;
 use crate::process::{ending, threads};
 
 /// Stack of the thread: enough for cuBLAS. Address space only; untouched pages cost no memory.
@@ -122,6 +123,7 @@ impl KernelLoads {
                 }
             }
         }
+        let _busy = Busy::new();
         while let Some(load) = self.first() {
             let in_hand = InHand(self, load);
             let kernels = in_hand.1.kernels.iter();

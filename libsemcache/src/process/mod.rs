@@ -2,6 +2,7 @@
 //! lock of the runtime is held, the runtime's threads, libraries being loaded, the descriptors of the devices' libraries, the time
 //! that a thread has waited for devices, the files that the library writes. Nothing here knows of blocks, devices or calls.
 
+pub mod background;
 pub mod crew;
 pub mod descriptors;
 pub mod driver_scope;

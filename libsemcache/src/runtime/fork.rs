@@ -17,7 +17,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::process::signals_blocked::SignalsBlocked;
-use crate::process::{descriptors, loads};
+use crate::process::{background, descriptors, loads};
 
 use super::mode::{Mode, mode, set_mode};
 use super::started::{get, hold};
@@ -153,6 +153,7 @@ extern "C" fn child() {
     }
     semcache_fault::lineage::acknowledge();
     loads::alone();
+    background::alone();
     present::alone();
     descriptors::forget_all();
     host::after_fork_child();

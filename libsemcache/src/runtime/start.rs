@@ -26,12 +26,14 @@ use super::started::{RUNTIME, Runtime, get, hold};
 use super::{rates, traced, valgrind};
 use crate::base::config::{Config, CudaSet, Devices, Offload};
 use crate::base::counters::{Degraded, WhyHost, degrade};
+use crate::base::heuristics::Heuristic;
 use crate::base::ids::MAX_DEVICES;
 use crate::blas::Call;
 use crate::blas::args::{self, Checked};
 use crate::blas::offload_policy::Policy;
 use crate::cache::Cache;
 use crate::device::api::Backend;
+use crate::process::background::Busy;
 use crate::process::ending;
 use crate::process::signals_blocked::SignalsBlocked;
 use crate::process::threads;
@@ -243,8 +245,14 @@ pub fn ahead_of_libraries(act: fn()) {
     let _ = AHEAD.set(act);
 }
 
+/// Whether the host BLAS leaves background threads a core each.
+pub fn spares_cores() -> bool {
+    init::config().without.uses(Heuristic::SpareCores)
+}
+
 /// The body of the background thread.
 fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Rising>) {
+    let busy = Busy::new();
     let begun = trace::now();
     if let Some(act) = AHEAD.get() {
         act();
@@ -263,6 +271,7 @@ fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Risi
     let Some(cache) = init::bring_up(config, backend) else {
         return;
     };
+    drop(busy);
     let outcome = bring_up(machine);
     if machine.staged() {
         degrade(Degraded::DmaSelfTest);
@@ -300,6 +309,7 @@ fn bring_up(machine: &'static dyn Rising) -> Result<(), String> {
         if ending::ending() {
             return Err("the process ends".into());
         }
+        let _busy = Busy::new();
         let begun = trace::now();
         let made = machine.make(device);
         traced::step("context, cuBLAS and self-test", begun);

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use log::debug;
+
 use super::blas::Blas;
 use super::clock::{Clock, Idle};
 use super::driver::{self, CUcontext, CUdevice, Current, End, Status};
@@ -334,7 +336,13 @@ impl Backend for CudaMachine {
     fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
         let (_, _current) = self.enter(device)?;
         self.allocating.fetch_add(1, Ordering::Relaxed);
+        let began = Instant::now();
         let taken = driver::alloc(bytes);
+        debug!(
+            "{bytes} bytes of device {} in {:?}",
+            device.0,
+            began.elapsed()
+        );
         self.allocating.fetch_sub(1, Ordering::Relaxed);
         taken.map_err(|s| match self.failed(device, "alloc", s) {
             DeviceError::Refused { .. } if s == driver::OUT_OF_MEMORY => {

@@ -18,6 +18,7 @@ use crate::base::ids::MAX_DEVICES;
 use crate::base::{DeviceId, Link};
 use crate::device::api::{BUFFER_BYTES, CELL_BYTES, Caps, Lane};
 use crate::device::host_memory::HostMemory;
+use crate::process::background::Busy;
 use crate::process::driver_scope::DriverScope;
 use crate::process::loads::Loading;
 
@@ -52,6 +53,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
         let load = move || {
             let _scope = DriverScope::new();
             let _loading = Loading::new();
+            let _busy = Busy::new();
             library::cublas(&environment, secure)
         };
         let loading = std::thread::Builder::new().spawn_scoped(scope, load);
