@@ -154,9 +154,13 @@ impl Policy {
         let mut learned = self.learned();
         if self.real && self.without.uses(Heuristic::Corrections) {
             let rates = &mut learned.rates;
+            let mut corrected = false;
             timed::take(&mut |timed| {
-                rates.observe(timed, self.memory.len());
+                corrected |= rates.observe(timed, self.memory.len());
             });
+            if corrected && rates.have_moved() {
+                self.sites.decide_again();
+            }
         }
         learned
     }
@@ -179,6 +183,9 @@ impl Policy {
             let confirms = learned.host_times.took(&work, seconds);
             if corrects(confirms) && self.without.uses(Heuristic::Corrections) {
                 learned.rates.host(&work, seconds);
+                if learned.rates.have_moved() {
+                    self.sites.decide_again();
+                }
             }
         }
     }

@@ -12,6 +12,8 @@ use crate::base::{DeviceId, Routine, Work};
 pub struct Refined {
     first: Rates,
     now: Rates,
+    /// The rates when they last counted as moved.
+    basis: Rates,
     /// How many measurements corrected each rate.
     evidence: Evidence,
 }
@@ -42,6 +44,8 @@ const SLOW_COPY: f64 = 0.03;
 const LEAP: f64 = 4.0;
 /// Estimates stay within this factor of the rates at the start.
 const TRUST: f64 = 64.0;
+/// Rates that moved by this factor may change decisions.
+const MOVED: f64 = 1.25;
 /// The time of a transfer of fewer bytes depends on latency, not on bandwidth.
 const LEAST_BYTES: usize = 1 << 20;
 /// Copies of shorter columns do not reach the rate of the link.
@@ -62,6 +66,7 @@ impl Refined {
         Refined {
             first,
             now: first,
+            basis: first,
             evidence: Evidence {
                 devices: [[0; DEVICE_RATES]; 4],
                 host: [0; 6],
@@ -74,6 +79,19 @@ impl Refined {
     #[must_use]
     pub const fn machine(&self) -> &Rates {
         &self.now
+    }
+
+    /// Whether a rate has moved by more than [`MOVED`] since this was last true: what was decided before may be decided otherwise now.
+    #[must_use]
+    pub fn have_moved(&mut self) -> bool {
+        let pairs = corrected(&self.now).zip(corrected(&self.basis));
+        let moved = pairs.fold(false, |moved, (now, basis)| {
+            moved || (now / basis).ln().abs() > MOVED.ln()
+        });
+        if moved {
+            self.basis = self.now;
+        }
+        moved
     }
 
     /// Corrects the rates by a time that was measured while this number of devices were in use, if it says something about a rate,
@@ -161,6 +179,19 @@ impl Refined {
             weight(count)
         })
     }
+}
+
+/// The rates that measurements correct.
+fn corrected(rates: &Rates) -> impl Iterator<Item = f64> {
+    fn of_kind(kind: &DeviceRates) -> [f64; DEVICE_RATES] {
+        let [s, d, c, z] = kind.gemm.map(|gemm| gemm.peak_flops);
+        let [h2d, d2h, p2p] = [&kind.h2d, &kind.d2h, &kind.p2p].map(|link| link.bytes_per_s);
+        [s, d, c, z, kind.memory_bandwidth, h2d, d2h, p2p]
+    }
+    let host = &rates.host;
+    let of_host = [host.memory_bandwidth, host.cache_bandwidth, rates.pin.of(1)];
+    let devices = rates.kinds.each().iter().flat_map(of_kind);
+    devices.chain(host.gemm_flops).chain(of_host)
 }
 
 /// The weight of one more measurement; counts it.
@@ -416,6 +447,24 @@ mod tests {
         assert!(now.host.memory_bandwidth > before.host.memory_bandwidth);
         assert_eq!(now.of(ONE).gemm, before.of(ONE).gemm);
         assert_eq!(now.host.gemm_flops, before.host.gemm_flops);
+    }
+
+    #[test]
+    fn rates_that_moved_are_told_once() {
+        let mut r = refined();
+        let work = Work {
+            routine: Routine::Gemv,
+            ..Work::gemm(Dtype::D, 20_000, 20_000, 1)
+        };
+        let seconds = exec::host_s(&work, &r.machine().host);
+        for _ in 0..10 {
+            assert!(r.host(&work, 1.1 * seconds));
+        }
+        assert!(!r.have_moved());
+        for _ in 0..10 {
+            assert!(r.host(&work, 2.0 * seconds));
+        }
+        assert!(r.have_moved() && !r.have_moved());
     }
 
     #[test]

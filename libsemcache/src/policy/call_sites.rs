@@ -3,7 +3,7 @@
 //! A set-associative table of bounded size. It is looked at without a lock, also where no signal is blocked: a call that a decision
 //! just left to the host BLAS runs there again without another one (host-decision cache). A decision takes microseconds, and a
 //! call that is just not worth a device takes tens of them; so it is left there as many times as makes the decision a hundredth of
-//! the time that these calls take together. All else is under the lock of one site, which is taken only with signals blocked, and
+//! the time that these calls take together, unless the rates move meanwhile. All else is under the lock of one site, which is taken only with signals blocked, and
 //! never by the fault service nor by the child of a fork. Correctness does not depend on this table.
 
 use core::ops::{Deref, DerefMut};
@@ -13,9 +13,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use super::ab_probe::AbProbe;
 use crate::base::heuristics::{Heuristic, Without};
 
-/// Sets and ways of the table. With a single way, two calls that a program makes in turn and whose keys name the same set would
+/// Sets and ways of the table. A QR factorisation of 4096 x 1024 by LAPACK makes 3400 calls, each of other sizes. With a single way, two calls that a program makes in turn and whose keys name the same set would
 /// replace each other at every call.
-const SETS: usize = 1 << 9;
+const SETS: usize = 1 << 11;
 const WAYS: usize = 4;
 
 /// The most calls that stay on the host without a decision.
@@ -53,6 +53,8 @@ impl<R> Default for Site<R> {
 struct Way<R> {
     /// How many times the call still runs on the host without a decision.
     left: AtomicU64,
+    /// The table's epoch in which that, or the replay, was decided.
+    epoch: AtomicU64,
     /// Whether the call was made again since the place was last considered for another one.
     again: AtomicBool,
     /// How often the call was replayed.
@@ -69,6 +71,7 @@ impl<R> Default for Way<R> {
     fn default() -> Self {
         Way {
             left: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             again: AtomicBool::new(false),
             replayed: AtomicU64::new(0),
             replays: AtomicBool::new(false),
@@ -115,6 +118,8 @@ pub struct Place<'a, R> {
     key: u64,
     of: &'a AtomicU64,
     way: &'a Way<R>,
+    /// The table's epoch when the place was looked up.
+    epoch: u64,
 }
 
 impl<R> Place<'_, R> {
@@ -122,8 +127,13 @@ impl<R> Place<'_, R> {
     #[must_use]
     pub fn site(&self) -> Option<Held<'_, R>> {
         let site = self.way.try_lock()?;
-        let way = self.way;
-        (self.of.load(Relaxed) == self.key).then_some(Held { way, site })
+        let Place { way, epoch, .. } = *self;
+        (self.of.load(Relaxed) == self.key).then_some(Held { way, site, epoch })
+    }
+
+    /// Whether what was decided of the call was decided by the present rates.
+    fn is_current(&self) -> bool {
+        self.way.epoch.load(Relaxed) == self.epoch
     }
 
     /// Whether a replay of the call writes host memory.
@@ -166,6 +176,7 @@ impl<R> Place<'_, R> {
 pub struct Held<'a, R> {
     way: &'a Way<R>,
     site: MutexGuard<'a, Site<R>>,
+    epoch: u64,
 }
 
 impl<R> Deref for Held<'_, R> {
@@ -185,6 +196,7 @@ impl<R> DerefMut for Held<'_, R> {
 impl<R> Held<'_, R> {
     /// From now on, the call is replayed by `replay`; `writes_back`: that writes host memory; `sends`: what it uploads.
     pub fn set_replay(&mut self, replay: Option<R>, writes_back: bool, sends: u64) {
+        self.way.epoch.store(self.epoch, Relaxed);
         self.way.writes_back.store(writes_back, Relaxed);
         self.way.sends.store(sends, Relaxed);
         self.way.replays.store(replay.is_some(), Relaxed);
@@ -202,26 +214,32 @@ impl<R> Held<'_, R> {
     pub fn stay_on_host(&mut self, calls: usize, host_s: f64) -> u64 {
         let decision_s = DECISION_S + LOOK_S * calls.saturating_sub(1) as f64;
         let times = (decision_s / (SHARE * host_s)).clamp(0.0, MOST as f64) as u64;
+        self.way.epoch.store(self.epoch, Relaxed);
         self.way.left.store(times, Relaxed);
         times
     }
 }
 
 impl<R> Set<R> {
-    fn at(&self, i: usize, key: u64) -> Place<'_, R> {
+    fn at(&self, i: usize, key: u64, epoch: u64) -> Place<'_, R> {
         let (of, way) = (&self.keys[i], &self.ways[i]);
-        Place { key, of, way }
+        Place {
+            key,
+            of,
+            way,
+            epoch,
+        }
     }
 
-    fn find(&self, key: u64) -> Option<Place<'_, R>> {
+    fn find(&self, key: u64, epoch: u64) -> Option<Place<'_, R>> {
         let i = self.keys.iter().position(|of| of.load(Relaxed) == key)?;
-        Some(self.at(i, key))
+        Some(self.at(i, key, epoch))
     }
 
     /// The place of the call of this key, a new one if it has none. Calls that were made again are passed over once (the clock
     /// algorithm), so a flood of calls that are made once replaces none of those that repeat.
-    fn place(&self, key: u64) -> Option<Place<'_, R>> {
-        if let Some(place) = self.find(key) {
+    fn place(&self, key: u64, epoch: u64) -> Option<Place<'_, R>> {
+        if let Some(place) = self.find(key, epoch) {
             return Some(place);
         }
         for _ in 0..2 * WAYS {
@@ -241,7 +259,7 @@ impl<R> Set<R> {
             way.writes_back.store(false, Relaxed);
             way.sends.store(0, Relaxed);
             of.store(key, Relaxed);
-            return Some(self.at(i, key));
+            return Some(self.at(i, key, epoch));
         }
         None
     }
@@ -251,6 +269,8 @@ impl<R> Set<R> {
 #[derive(Debug)]
 pub struct CallSites<R> {
     sets: OnceLock<Box<[Set<R>]>>,
+    /// How often the rates have moved.
+    epoch: AtomicU64,
     without: Without,
 }
 
@@ -260,6 +280,7 @@ impl<R> CallSites<R> {
     pub fn new(without: Without) -> CallSites<R> {
         CallSites {
             sets: OnceLock::new(),
+            epoch: AtomicU64::new(0),
             without,
         }
     }
@@ -267,7 +288,7 @@ impl<R> CallSites<R> {
     /// The place of a call that is known. Takes no lock.
     #[must_use]
     pub fn known(&self, key: u64) -> Option<Place<'_, R>> {
-        let place = self.sets.get()?[set(key)].find(key)?;
+        let place = self.sets.get()?[set(key)].find(key, self.epoch.load(Relaxed))?;
         if !place.way.again.load(Relaxed) {
             place.way.again.store(true, Relaxed);
         }
@@ -278,7 +299,7 @@ impl<R> CallSites<R> {
         let sets = self
             .sets
             .get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
-        sets[set(key)].place(key)
+        sets[set(key)].place(key, self.epoch.load(Relaxed))
     }
 
     /// Whether a heuristic is used.
@@ -291,7 +312,13 @@ impl<R> CallSites<R> {
     #[must_use]
     pub fn replays(&self, key: u64) -> Option<Place<'_, R>> {
         self.known(key)
-            .filter(|place| place.way.replays.load(Relaxed))
+            .filter(|place| place.way.replays.load(Relaxed) && place.is_current())
+    }
+
+    /// The rates have moved so far that other decisions may follow from them: each call gets one more before it is replayed, or stays
+    /// on the host without one.
+    pub fn decide_again(&self) {
+        self.epoch.fetch_add(1, Relaxed);
     }
 
     /// Calls `with` with what is known of the call of this key, which is made if nothing is, under its lock. Signals are blocked. Not if
@@ -307,9 +334,10 @@ impl<R> CallSites<R> {
         if !self.without.uses(Heuristic::HostDecisions) {
             return false;
         }
-        let Some(Place { way, .. }) = self.known(key) else {
+        let Some(place) = self.known(key).filter(Place::is_current) else {
             return false;
         };
+        let way = place.way;
         let left = way.left.load(Relaxed);
         // If another thread changes the number first, this call is not counted.
         left > 0 && {
@@ -354,6 +382,19 @@ mod tests {
         assert!(!sites.stays_on_host(key(1)));
         stay(0.0);
         assert!(sites.stays_on_host(key(1)));
+    }
+
+    #[test]
+    fn calls_are_asked_again_when_the_rates_have_moved() {
+        let sites = sites();
+        sites.with(key(1), |site| site.stay_on_host(1, 1e-6));
+        sites.with(key(2), |site| site.set_replay(Some(7), false, 0));
+        assert!(sites.stays_on_host(key(1)) && sites.replays(key(2)).is_some());
+        sites.decide_again();
+        assert!(!sites.stays_on_host(key(1)) && sites.replays(key(2)).is_none());
+        sites.with(key(1), |site| site.stay_on_host(1, 1e-6));
+        sites.with(key(2), |site| site.set_replay(Some(7), false, 0));
+        assert!(sites.stays_on_host(key(1)) && sites.replays(key(2)).is_some());
     }
 
     #[test]
