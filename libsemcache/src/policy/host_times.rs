@@ -22,8 +22,9 @@ use rustc_hash::FxHasher;
 use super::ab_probe::Where;
 use crate::base::Work;
 
-/// Kinds in the table at once, in sets of [`WAYS`]; a new kind replaces the one of its set that was decided on least.
-const KINDS: usize = 1024;
+/// Kinds in the table at once, in sets of [`WAYS`]; a new kind replaces the one of its set that was decided on least. A QR factorisation
+/// of 4096 x 1024 by LAPACK has 3400.
+const KINDS: usize = 4096;
 const WAYS: usize = 4;
 /// Calls of a kind that are timed at first. Of fewer the fastest counts: waking the library's threads makes a call longer.
 const FIRST: u32 = 3;
@@ -250,7 +251,8 @@ impl HostTimes {
     /// Whether the next decision for the host would have its time taken: it must not be repeated without a decision then.
     #[must_use]
     pub fn is_new(&self, work: &Work) -> bool {
-        self.known(work).is_none_or(|kind| kind.tried < FIRST)
+        let tried = self.known(work).map_or(0, |kind| kind.tried);
+        tried < FIRST && (tried > 0 || self.allowance >= NEW)
     }
 
     /// Notes the time of a call that ran on the host. Returns whether calls of its kind were timed before, and it took no longer than
