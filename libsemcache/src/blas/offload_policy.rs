@@ -180,7 +180,8 @@ impl Policy {
     fn note_host_time(&self, work: Work, seconds: f64, corrects: impl FnOnce(bool) -> bool) {
         if self.real {
             let mut learned = self.learned();
-            let confirms = learned.host_times.took(&work, seconds);
+            let predicted_s = exec::host_s(&work, &learned.rates.machine().host);
+            let confirms = learned.host_times.took(&work, seconds, predicted_s);
             if corrects(confirms) && self.without.uses(Heuristic::Corrections) {
                 learned.rates.host(&work, seconds);
                 if learned.rates.have_moved() {
@@ -331,7 +332,7 @@ impl Policy {
                 let measured_s = known.flatten();
                 let host_s = measured_s.unwrap_or_else(|| {
                     if times {
-                        learned.host_times.at_most(predicted_s)
+                        learned.host_times.at_most(&work, predicted_s)
                     } else {
                         predicted_s
                     }

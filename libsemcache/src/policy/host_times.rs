@@ -46,8 +46,11 @@ const CLOSE: f64 = 3.0;
 /// further time: it may only have been held up while it was timed.
 const WORTH: f64 = 20.0;
 /// A host whose time was not taken may be found to take up to this number of times as long as predicted: a dgemm of order 64 takes 7 us
-/// with kernels for the processor, and 36 to 85 us with those of an OpenBLAS that does not know it.
+/// with kernels for the processor, and 36 to 85 us with those of an OpenBLAS that does not know it. Once [`RECENT`] kinds were timed,
+/// up to [`MARGIN`] times the most that any of the last ones took.
 const FAR: f64 = 10.0;
+const MARGIN: f64 = 2.0;
+const RECENT: usize = 16;
 /// The allowance: at most, and at the start; and what a new kind takes of it. A call of a known kind adds one.
 const ALLOWANCE: u32 = 256;
 const NEW: u32 = 4;
@@ -115,11 +118,40 @@ impl Kind {
     }
 }
 
+/// How many times as long as predicted the kinds took that were timed last.
+#[derive(Clone, Debug, Default)]
+struct Errors {
+    last: [f32; RECENT],
+    count: usize,
+}
+
+impl Errors {
+    fn add(&mut self, times: f64) {
+        self.last[self.count % RECENT] = times as f32;
+        self.count += 1;
+    }
+
+    /// How many times as long as predicted a kind may take that was not timed.
+    fn far(&self) -> f64 {
+        let most = self
+            .last
+            .iter()
+            .fold(1.0, |most: f32, &times| most.max(times));
+        if self.count < RECENT {
+            FAR
+        } else {
+            (MARGIN * f64::from(most)).min(FAR)
+        }
+    }
+}
+
 /// The measured kinds: routine, element type and sizes.
 #[derive(Clone, Debug)]
 pub struct HostTimes {
     kinds: Vec<Option<Kind>>,
     allowance: u32,
+    /// Of levels 1 and 2, and of level 3.
+    errors: [Errors; 2],
 }
 
 impl Default for HostTimes {
@@ -127,6 +159,7 @@ impl Default for HostTimes {
         HostTimes {
             kinds: vec![None; KINDS],
             allowance: ALLOWANCE,
+            errors: Default::default(),
         }
     }
 }
@@ -171,11 +204,11 @@ impl HostTimes {
     /// The longest that the host may be found to take, if no call of this kind was timed and it is predicted to take `predicted_s`:
     /// as predicted, if its time will not be taken.
     #[must_use]
-    pub fn at_most(&self, predicted_s: f64) -> f64 {
+    pub fn at_most(&self, work: &Work, predicted_s: f64) -> f64 {
         if self.allowance < NEW {
             predicted_s
         } else {
-            FAR * predicted_s
+            self.errors[usize::from(work.is_level3())].far() * predicted_s
         }
     }
 
@@ -234,10 +267,10 @@ impl HostTimes {
     }
 
     /// Whether a call that devices cannot compute faster, wherever its operands are, is to get a decision all the same, so that its time
-    /// on the host is taken.
+    /// on the host is taken. Not that of a new kind, once it is known how well such times are predicted.
     pub fn wants(&mut self, work: &Work) -> bool {
-        let known = self.known(work).is_some();
-        if !known && self.allowance < NEW {
+        let errors = &self.errors[usize::from(work.is_level3())];
+        if self.known(work).is_none() && (self.allowance < NEW || errors.count >= RECENT) {
             return false;
         }
         let kind = self.kind(work);
@@ -255,9 +288,9 @@ impl HostTimes {
         tried < FIRST && (tried > 0 || self.allowance >= NEW)
     }
 
-    /// Notes the time of a call that ran on the host. Returns whether calls of its kind were timed before, and it took no longer than
-    /// they are known to take.
-    pub fn took(&mut self, work: &Work, seconds: f64) -> bool {
+    /// Notes the time of a call that ran on the host and was predicted to take `predicted_s`. Returns whether calls of its kind were timed
+    /// before, and it took no longer than they are known to take.
+    pub fn took(&mut self, work: &Work, seconds: f64, predicted_s: f64) -> bool {
         if !seconds.is_finite() || seconds <= 0.0 {
             return false;
         }
@@ -265,6 +298,10 @@ impl HostTimes {
         let confirms = kind.timed > 0 && seconds <= kind.seconds();
         kind.times[kind.timed as usize % KEPT] = seconds as f32;
         kind.timed = kind.timed.saturating_add(1);
+        if kind.timed == TRIED {
+            let error = kind.seconds() / predicted_s;
+            self.errors[usize::from(work.is_level3())].add(error);
+        }
         confirms
     }
 }
@@ -285,7 +322,7 @@ mod tests {
         for (i, seconds) in [3e-5, 2e-5, 5e-5].into_iter().enumerate() {
             assert_eq!(times.seconds(&work(7), 1.0).is_some(), i > 0);
             assert!(times.is_new(&work(7)) && times.due(&work(7), Host, 1.0, 1.0));
-            assert_eq!(times.took(&work(7), seconds), seconds == 2e-5);
+            assert_eq!(times.took(&work(7), seconds, 1.0), seconds == 2e-5);
         }
         let is = |times: &mut HostTimes, wanted: f64| {
             let found = times.seconds(&work(7), 1.0).unwrap();
@@ -297,9 +334,9 @@ mod tests {
         assert_eq!(due.count(), 4);
         // A single call that takes long changes little, a host that becomes slower is followed, and every call of one that takes long is
         // timed.
-        times.took(&work(7), 8e-3);
+        times.took(&work(7), 8e-3, 1.0);
         is(&mut times, 5e-5);
-        (0..2).for_each(|_| _ = times.took(&work(7), 8e-3));
+        (0..2).for_each(|_| _ = times.took(&work(7), 8e-3, 1.0));
         is(&mut times, 8e-3);
         assert!((0..10).all(|_| times.due(&work(7), Host, 1.0, 1.0)));
         assert_eq!(times.seconds(&work(8), 1.0), None);
@@ -310,7 +347,7 @@ mod tests {
         let mut times = HostTimes::default();
         for _ in 0..FIRST {
             assert!(times.wants(&work(7)) && times.due(&work(7), Host, 1.0, 1.0));
-            times.took(&work(7), 1e-5);
+            times.took(&work(7), 1e-5, 1.0);
         }
         let wanted: Vec<u32> = (FIRST + 1..3 * RARE)
             .filter(|_| times.wants(&work(7)))
@@ -327,10 +364,10 @@ mod tests {
     #[test]
     fn a_host_that_seems_far_slower_is_tried_again() {
         let mut times = HostTimes::default();
-        (0..FIRST).for_each(|_| _ = times.took(&work(7), 10.0));
+        (0..FIRST).for_each(|_| _ = times.took(&work(7), 10.0, 1.0));
         let mut on_devices = |most: u32| {
             let due = (0..most).find(|_| times.due(&work(7), Devices, 1.0, 10.0));
-            due.inspect(|_| _ = times.took(&work(7), 10.0))
+            due.inspect(|_| _ = times.took(&work(7), 10.0, 1.0))
         };
         // Devices have computed for 200 seconds, then for 400.
         assert_eq!(on_devices(1000), Some(199));
@@ -358,11 +395,11 @@ mod tests {
     #[test]
     fn a_single_time_is_not_believed_beyond_the_error_of_predictions() {
         let mut times = HostTimes::default();
-        times.took(&work(7), 50.0);
+        times.took(&work(7), 50.0, 1.0);
         assert!(!times.is_sure(&work(7)));
         assert_eq!(times.seconds(&work(7), 1.0), Some(CLOSE));
         assert_eq!(times.seconds(&work(7), 40.0), Some(50.0));
-        times.took(&work(7), 60.0);
+        times.took(&work(7), 60.0, 1.0);
         assert!(times.is_sure(&work(7)));
         assert_eq!(times.seconds(&work(7), 1.0), Some(50.0));
     }
@@ -373,14 +410,14 @@ mod tests {
         // The CPU rewrites the operands.
         for _ in 0..FIRST {
             assert!(times.due(&work(7), Host, 1.0, 1.0));
-            times.took(&work(7), 2.0);
+            times.took(&work(7), 2.0, 1.0);
         }
         // It does so no more, and the host takes less.
         let mut host_calls = 0;
         for n in 0..10 * PATIENCE {
             if times.due(&work(7), Devices, 1.5, 2.0) {
                 assert!((PATIENCE..PATIENCE + TRIED).contains(&n));
-                times.took(&work(7), 1.0);
+                times.took(&work(7), 1.0, 1.0);
                 host_calls += 1;
             }
         }
@@ -410,30 +447,52 @@ mod tests {
         let timed = |times: &mut HostTimes, n| {
             let due = times.due(&work(n), Host, 1.0, 1.0);
             if due {
-                times.took(&work(n), 1.0);
+                times.took(&work(n), 1.0, 1.0);
             }
             due
         };
         let count = (0..10_000).filter(|n| timed(&mut times, *n)).count();
         assert_eq!(count, (ALLOWANCE / NEW) as usize);
-        assert_eq!(times.at_most(2.0), 2.0);
+        assert_eq!(times.at_most(&work(1), 2.0), 2.0);
         // Once they repeat, a new kind is timed again.
         let known = (0..10_000).find(|n| times.seconds(&work(*n), 1.0).is_some());
         let known = known.expect("some were timed");
         (0..NEW).for_each(|_| assert_eq!(times.seconds(&work(known), 1.0), Some(1.0)));
-        assert_eq!(times.at_most(2.0), 2.0 * FAR);
+        assert_eq!(times.at_most(&work(1), 2.0), 2.0 * FAR);
         assert!(timed(&mut times, 20_000));
+    }
+
+    #[test]
+    fn the_errors_of_the_last_kinds_tell_how_far_others_may_be() {
+        let mut times = HostTimes::default();
+        assert_eq!(times.at_most(&work(1), 1.0), FAR);
+        for n in 1..=RECENT {
+            assert!(times.wants(&work(n)));
+            (0..TRIED).for_each(|_| _ = times.took(&work(n), 1.5, 1.0));
+        }
+        // Kinds that devices could not compute faster are not timed any more, those that were go on.
+        assert_eq!(times.at_most(&work(99), 1.0), 1.5 * MARGIN);
+        assert!(!times.wants(&work(99)) && times.wants(&work(1)));
+        let vector = Work::gemm(Dtype::D, 99, 99, 1);
+        let vector = Work {
+            routine: crate::base::Routine::Gemv,
+            ..vector
+        };
+        assert_eq!(times.at_most(&vector, 1.0), FAR);
+        // One that takes far longer counts for the next ones.
+        (0..TRIED).for_each(|_| _ = times.took(&work(100), 40.0, 1.0));
+        assert_eq!(times.at_most(&work(99), 1.0), FAR);
     }
 
     #[test]
     fn nonsense_is_left_out_and_kinds_replace_each_other() {
         let mut times = HostTimes::default();
         for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            times.took(&work(3), seconds);
+            times.took(&work(3), seconds, 1.0);
         }
         assert_eq!(times.seconds(&work(3), 1.0), None);
         for n in 0..10 * KINDS {
-            times.took(&work(n), 1.0);
+            times.took(&work(n), 1.0, 1.0);
         }
         let known = (0..10 * KINDS).filter(|n| times.seconds(&work(*n), 1.0).is_some());
         assert!((KINDS / 2..=KINDS).contains(&known.count()));
@@ -442,7 +501,7 @@ mod tests {
         let same = |n: &usize| set(&work(*n)) == set(&work(0));
         let pair: Vec<usize> = (0..100_000).filter(same).take(WAYS).collect();
         for n in pair.iter().chain(&pair) {
-            times.took(&work(*n), 1.0);
+            times.took(&work(*n), 1.0, 1.0);
         }
         assert!(pair.iter().all(|n| times.seconds(&work(*n), 1.0).is_some()));
     }
