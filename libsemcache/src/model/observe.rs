@@ -12,8 +12,10 @@ use crate::base::{DeviceId, Routine, Work};
 pub struct Refined {
     first: Rates,
     now: Rates,
-    /// The rates when they last counted as moved.
+    /// The rates when they last counted as moved, the number of questions then, and of those until now.
     basis: Rates,
+    moved_at: u64,
+    asked: u64,
     /// How many measurements corrected each rate.
     evidence: Evidence,
 }
@@ -67,6 +69,8 @@ impl Refined {
             first,
             now: first,
             basis: first,
+            moved_at: 0,
+            asked: 0,
             evidence: Evidence {
                 devices: [[0; DEVICE_RATES]; 4],
                 host: [0; 6],
@@ -82,14 +86,20 @@ impl Refined {
     }
 
     /// Whether a rate has moved by more than [`MOVED`] since this was last true: what was decided before may be decided otherwise now.
+    /// Asked after each correction. It is true less and less often, since rates that measurements scatter about move as well: from one time
+    /// to the next the number of corrections doubles.
     #[must_use]
     pub fn have_moved(&mut self) -> bool {
+        self.asked += 1;
+        if self.asked < 2 * self.moved_at {
+            return false;
+        }
         let pairs = corrected(&self.now).zip(corrected(&self.basis));
         let moved = pairs.fold(false, |moved, (now, basis)| {
             moved || (now / basis).ln().abs() > MOVED.ln()
         });
         if moved {
-            self.basis = self.now;
+            (self.basis, self.moved_at) = (self.now, self.asked);
         }
         moved
     }
@@ -465,6 +475,13 @@ mod tests {
             assert!(r.host(&work, 2.0 * seconds));
         }
         assert!(r.have_moved() && !r.have_moved());
+        // Measurements that scatter for ever.
+        let times = (0..1000).filter(|i| {
+            let seconds = if i / 10 % 2 == 0 { 0.5 } else { 2.0 } * seconds;
+            r.host(&work, seconds);
+            r.have_moved()
+        });
+        assert!((3..=10).contains(&times.count()));
     }
 
     #[test]

@@ -47,10 +47,11 @@ const CLOSE: f64 = 3.0;
 const WORTH: f64 = 20.0;
 /// A host whose time was not taken may be found to take up to this number of times as long as predicted: a dgemm of order 64 takes 7 us
 /// with kernels for the processor, and 36 to 85 us with those of an OpenBLAS that does not know it. Once [`RECENT`] kinds were timed,
-/// up to [`MARGIN`] times the most that any of the last ones took.
+/// up to [`MARGIN`] times what the last ones took, but for the [`OUTLIERS`] that took longest: some wake the library's threads.
 const FAR: f64 = 10.0;
 const MARGIN: f64 = 2.0;
 const RECENT: usize = 16;
+const OUTLIERS: usize = 3;
 /// The allowance: at most, and at the start; and what a new kind takes of it. A call of a known kind adds one.
 const ALLOWANCE: u32 = 256;
 const NEW: u32 = 4;
@@ -133,15 +134,12 @@ impl Errors {
 
     /// How many times as long as predicted a kind may take that was not timed.
     fn far(&self) -> f64 {
-        let most = self
-            .last
-            .iter()
-            .fold(1.0, |most: f32, &times| most.max(times));
         if self.count < RECENT {
-            FAR
-        } else {
-            (MARGIN * f64::from(most)).min(FAR)
+            return FAR;
         }
+        let mut last = self.last;
+        last.sort_unstable_by(f32::total_cmp);
+        (MARGIN * f64::from(last[RECENT - 1 - OUTLIERS])).clamp(MARGIN, FAR)
     }
 }
 
@@ -479,8 +477,11 @@ mod tests {
             ..vector
         };
         assert_eq!(times.at_most(&vector, 1.0), FAR);
-        // One that takes far longer counts for the next ones.
-        (0..TRIED).for_each(|_| _ = times.took(&work(100), 40.0, 1.0));
+        // A few that take far longer count for the next ones.
+        for n in 100..=100 + OUTLIERS {
+            assert_eq!(times.at_most(&work(99), 1.0), 1.5 * MARGIN);
+            (0..TRIED).for_each(|_| _ = times.took(&work(n), 40.0, 1.0));
+        }
         assert_eq!(times.at_most(&work(99), 1.0), FAR);
     }
 
