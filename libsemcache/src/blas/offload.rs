@@ -467,6 +467,21 @@ fn goes_to_devices(
 /// Bytes of operands that the host may get from devices, or take from them by writing, for a call that is only to be timed there.
 const MOVED: usize = 16 << 20;
 
+/// Whether the host would be chosen even if it took as long as it may be found to take.
+fn is_settled(policy: &Policy, asked: &Asked<'_>) -> bool {
+    let bound = policy.host_bound(&asked.question.work, asked.plain_s());
+    bound.is_some_and(|bound| {
+        let slower = Asked {
+            question: Question {
+                host_s: Some(bound),
+                ..asked.question
+            },
+            ..*asked
+        };
+        matches!(slower.answer(Mode::Auto), Decision::Host(_))
+    })
+}
+
 /// Whether a single call runs on the host with its time taken ([`crate::policy::host_times`]): where the host was chosen only if all
 /// operands are there, so that the time has no page faults, and where devices were chosen only if they hold little that the host needs
 /// or writes. The value of a reduction would need a place of its own.
@@ -483,7 +498,7 @@ fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
         false => o.stale,
     });
     let fits = match place {
-        Where::Host => host_s <= asked.plain_s(),
+        Where::Host => host_s <= asked.plain_s() && !is_settled(policy, asked),
         Where::Devices => moved.sum::<usize>() <= MOVED,
     };
     fits && !work.routine.reduces() && policy.times_host(&work, place, predicted_s, host_s)

@@ -204,6 +204,12 @@ impl Policy {
         self.times_hosts() && learned.host_times.due(work, place, predicted_s, host_s)
     }
 
+    /// The longest that the host may be found to take for a call whose kind was not timed ([`HostTimes::bound`]).
+    pub(super) fn host_bound(&self, work: &Work, predicted_s: f64) -> Option<f64> {
+        let times = self.times_hosts().then(|| self.learned());
+        times?.host_times.bound(work, predicted_s)
+    }
+
     /// Whether measured times may overrule predictions.
     fn tries(&self) -> bool {
         self.real && self.mode == Mode::Auto

@@ -210,6 +210,15 @@ impl HostTimes {
         }
     }
 
+    /// The longest that the host may be found to take for calls of a kind of which none was to be timed, once it is known how well such
+    /// times are predicted: if devices are predicted to take longer even so, a measured time would decide nothing.
+    #[must_use]
+    pub fn bound(&self, work: &Work, predicted_s: f64) -> Option<f64> {
+        let errors = &self.errors[usize::from(work.is_level3())];
+        let new = self.known(work).is_none_or(|kind| kind.tried == 0);
+        (new && errors.count >= RECENT).then(|| errors.far() * predicted_s)
+    }
+
     fn kind(&mut self, work: &Work) -> &mut Kind {
         let new = Kind {
             work: *work,
@@ -477,6 +486,8 @@ mod tests {
             ..vector
         };
         assert_eq!(times.at_most(&vector, 1.0), FAR);
+        assert_eq!(times.bound(&vector, 1.0), None);
+        assert_eq!(times.bound(&work(99), 1.0), Some(1.5 * MARGIN));
         // A few that take far longer count for the next ones.
         for n in 100..=100 + OUTLIERS {
             assert_eq!(times.at_most(&work(99), 1.0), 1.5 * MARGIN);
