@@ -13,9 +13,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use super::ab_probe::AbProbe;
 use crate::base::heuristics::{Heuristic, Without};
 
-/// Sets and ways of the table. A QR factorisation of 4096 x 1024 by LAPACK makes 3400 calls, each of other sizes. With a single way, two calls that a program makes in turn and whose keys name the same set would
+/// Sets and ways of the table. A QR factorisation of 4096 x 1024 by LAPACK makes 3400 calls, each of other sizes; Octave's copy of the matrix
+/// lies at one of four addresses. With a single way, two calls that a program makes in turn and whose keys name the same set would
 /// replace each other at every call.
-const SETS: usize = 1 << 11;
+const SETS: usize = 1 << 13;
 const WAYS: usize = 4;
 
 /// The most calls that stay on the host without a decision.
@@ -264,10 +265,13 @@ impl<R> Set<R> {
     }
 }
 
+/// A set, which is made with its first call.
+type Lazy<R> = OnceLock<Box<Set<R>>>;
+
 /// The table of call sites.
 #[derive(Debug)]
 pub struct CallSites<R> {
-    sets: OnceLock<Box<[Set<R>]>>,
+    sets: OnceLock<Box<[Lazy<R>]>>,
     /// How often the rates have moved.
     epoch: AtomicU64,
     without: Without,
@@ -287,7 +291,9 @@ impl<R> CallSites<R> {
     /// The place of a call that is known. Takes no lock.
     #[must_use]
     pub fn known(&self, key: u64) -> Option<Place<'_, R>> {
-        let place = self.sets.get()?[set(key)].find(key, self.epoch.load(Relaxed))?;
+        let place = self.sets.get()?[set(key)]
+            .get()?
+            .find(key, self.epoch.load(Relaxed))?;
         if !place.way.again.load(Relaxed) {
             place.way.again.store(true, Relaxed);
         }
@@ -297,8 +303,9 @@ impl<R> CallSites<R> {
     fn place(&self, key: u64) -> Option<Place<'_, R>> {
         let sets = self
             .sets
-            .get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
-        sets[set(key)].place(key, self.epoch.load(Relaxed))
+            .get_or_init(|| (0..SETS).map(|_| OnceLock::new()).collect());
+        let set = sets[set(key)].get_or_init(Box::default);
+        set.place(key, self.epoch.load(Relaxed))
     }
 
     /// Whether a heuristic is used.
