@@ -85,7 +85,7 @@ impl Refined {
         &self.now
     }
 
-    /// Whether a rate has moved by more than [`MOVED`] since this was last true: what was decided before may be decided otherwise now.
+    /// Whether a rate has moved by more than a quarter since this was last true: what was decided before may be decided otherwise now.
     /// Asked after each correction. It is true less and less often, since rates that measurements scatter about move as well: from one time
     /// to the next the number of corrections doubles.
     #[must_use]
