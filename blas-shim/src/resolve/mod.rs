@@ -35,10 +35,11 @@ use std::ffi::CString;
 pub(crate) use beside::beside;
 use objects::{Handle, Held, Object};
 use provider::{Found, Probes, Provider, describe};
-pub(crate) use threads::leave_cores;
 
+use semcache::process::crew;
 use semcache::process::loads::Loading;
 
+use crate::core as runtime;
 use crate::counts;
 use crate::sites::{self, Barred, Binding, Returns, Sizes};
 use crate::substitute::is_made_of_gemm;
@@ -120,6 +121,18 @@ pub(crate) fn bind_ahead() {
                 sites::publish_object(leaked(made));
             }
         }
+    }
+}
+
+/// Leaves a core of the process to each of `busy` background threads.
+pub(crate) fn leave_cores(busy: usize) {
+    let most = match busy {
+        0 => i32::MAX,
+        _ if !runtime::spares_cores() => return,
+        _ => i32::try_from(crew::cores().saturating_sub(busy).max(1)).unwrap_or(i32::MAX),
+    };
+    for threads in Provider::all().filter_map(Provider::threads) {
+        threads.lower(most);
     }
 }
 

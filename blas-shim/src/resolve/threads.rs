@@ -17,11 +17,7 @@ use core::ffi::{CStr, c_int};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use semcache::process::crew;
-
 use super::objects::Object;
-use super::provider::Provider;
-use crate::core as runtime;
 
 /// What `openblas_get_parallel` returns for a build with threads of its own.
 const THREADS: c_int = 1;
@@ -67,7 +63,7 @@ impl Threads {
 
     /// Lowers the number to `most`, or gives the program's number back if that is no more than `most`. A number that the program has set
     /// meanwhile counts as the program's. One thread at a time calls this.
-    fn lower(&self, most: i32) {
+    pub(super) fn lower(&self, most: i32) {
         let now = self.number.load(Ordering::Relaxed);
         let own = match self.own.load(Ordering::Relaxed) {
             own if own != 0 && now == self.lowered.load(Ordering::Relaxed) => own,
@@ -83,18 +79,6 @@ impl Threads {
                 .number
                 .compare_exchange(now, new, Ordering::Relaxed, Ordering::Relaxed);
         }
-    }
-}
-
-/// Leaves a core of the process to each of `busy` background threads.
-pub(crate) fn leave_cores(busy: usize) {
-    let most = match busy {
-        0 => i32::MAX,
-        _ if !runtime::spares_cores() => return,
-        _ => i32::try_from(crew::cores().saturating_sub(busy).max(1)).unwrap_or(i32::MAX),
-    };
-    for threads in Provider::all().filter_map(Provider::threads) {
-        threads.lower(most);
     }
 }
 
