@@ -39,6 +39,7 @@ static BEGINNING: extern "C" fn() = beginning;
 extern "C" fn beginning() {
     semcache::runtime::fork::watch();
     semcache::runtime::start::ahead_of_libraries(crate::resolve::bind_ahead);
+    crate::resolve::cores();
     semcache::process::background::on_change(crate::resolve::leave_cores);
     // SAFETY: C strings; no other thread exists yet that could change the environment.
     let set = |name: &CStr| unsafe { !libc::getenv(name.as_ptr()).is_null() };

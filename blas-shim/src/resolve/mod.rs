@@ -31,6 +31,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::sync::OnceLock;
 
 pub(crate) use beside::beside;
 use objects::{Handle, Held, Object};
@@ -124,12 +125,18 @@ pub(crate) fn bind_ahead() {
     }
 }
 
+/// The cores of the process: those that the thread of the first question may use, which is asked before the program pins any.
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(crew::cores)
+}
+
 /// Leaves a core of the process to each of `busy` background threads.
 pub(crate) fn leave_cores(busy: usize) {
     let most = match busy {
         0 => i32::MAX,
         _ if !runtime::spares_cores() => return,
-        _ => i32::try_from(crew::cores().saturating_sub(busy).max(1)).unwrap_or(i32::MAX),
+        _ => i32::try_from(cores().saturating_sub(busy).max(1)).unwrap_or(i32::MAX),
     };
     for threads in Provider::all().filter_map(Provider::threads) {
         threads.lower(most);

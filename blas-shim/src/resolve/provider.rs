@@ -171,6 +171,8 @@ impl Provider {
                 Err(now) => {
                     head = now;
                     provider.next = now;
+                    let own = provider.threads.take();
+                    provider.threads = own.filter(|own| others().all(|other| !other.is(own)));
                 }
             }
         }

@@ -19,6 +19,9 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::objects::Object;
 
+/// The number is lowered by this share of it at most: not at all with two or three threads, of which each is worth more than the wait. A
+/// program that reads the lowered number and sets it back later loses no more.
+const SHARE: i32 = 4;
 /// What `openblas_get_parallel` returns for a build with threads of its own.
 const THREADS: c_int = 1;
 const PARALLEL: [&CStr; 4] = [
@@ -32,7 +35,7 @@ const PARALLEL: [&CStr; 4] = [
 pub(super) struct Threads {
     /// The library's word.
     number: &'static AtomicI32,
-    /// The program's number, and the lower one that stands in its place; both 0 if it is not lowered.
+    /// The program's number, and the lower one that stood in its place last; both 0 if there was none.
     own: AtomicI32,
     lowered: AtomicI32,
 }
@@ -61,23 +64,34 @@ impl Threads {
         core::ptr::eq(self.number, other.number)
     }
 
-    /// Lowers the number to `most`, or gives the program's number back if that is no more than `most`. A number that the program has set
-    /// meanwhile counts as the program's. One thread at a time calls this.
+    /// Lowers the number to `most`, by a quarter at most, or gives the program's number back if that is no more. A number that the program has
+    /// set meanwhile counts as the program's; but if it is the lowered one, the program has read it and sets it back. One thread at a time
+    /// calls this.
     pub(super) fn lower(&self, most: i32) {
         let now = self.number.load(Ordering::Relaxed);
-        let own = match self.own.load(Ordering::Relaxed) {
-            own if own != 0 && now == self.lowered.load(Ordering::Relaxed) => own,
-            _ => now,
+        let (own, lowered) = (
+            self.own.load(Ordering::Relaxed),
+            self.lowered.load(Ordering::Relaxed),
+        );
+        let own = if lowered != 0 && now == lowered {
+            own
+        } else {
+            now
         };
-        let new = own.min(most);
-        let (kept, lowered) = if new < own { (own, new) } else { (0, 0) };
-        self.own.store(kept, Ordering::Relaxed);
-        self.lowered.store(lowered, Ordering::Relaxed);
-        if new != now {
-            // A number that the program sets in this moment stays.
+        let new = own.min(most.max(own - own / SHARE));
+        // A number that the program sets in this moment stays. The child of a fork by another thread finds what it needs to give the number
+        // back.
+        let set = |new| {
             let _ = self
                 .number
                 .compare_exchange(now, new, Ordering::Relaxed, Ordering::Relaxed);
+        };
+        if new < own {
+            self.own.store(own, Ordering::Relaxed);
+            self.lowered.store(new, Ordering::Relaxed);
+        }
+        if new != now {
+            set(new);
         }
     }
 }
@@ -98,7 +112,7 @@ mod tests {
     fn lowered_and_given_back() {
         static NUMBER: AtomicI32 = AtomicI32::new(16);
         let t = threads(&NUMBER);
-        for (most, expected) in [(15, 15), (12, 12), (14, 14), (i32::MAX, 16), (16, 16)] {
+        for (most, expected) in [(15, 15), (2, 12), (14, 14), (i32::MAX, 16), (16, 16)] {
             t.lower(most);
             assert_eq!(NUMBER.load(Ordering::Relaxed), expected, "most {most}");
         }
@@ -113,8 +127,19 @@ mod tests {
         t.lower(i32::MAX);
         assert_eq!(NUMBER.load(Ordering::Relaxed), 4);
         t.lower(2);
-        assert_eq!(NUMBER.load(Ordering::Relaxed), 2);
+        assert_eq!(NUMBER.load(Ordering::Relaxed), 3);
         t.lower(i32::MAX);
         assert_eq!(NUMBER.load(Ordering::Relaxed), 4);
+        // It had read the lowered number, and sets that back.
+        NUMBER.store(3, Ordering::Relaxed);
+        t.lower(i32::MAX);
+        assert_eq!(NUMBER.load(Ordering::Relaxed), 4);
+    }
+
+    #[test]
+    fn few_threads_are_left_alone() {
+        static NUMBER: AtomicI32 = AtomicI32::new(3);
+        threads(&NUMBER).lower(1);
+        assert_eq!(NUMBER.load(Ordering::Relaxed), 3);
     }
 }

@@ -487,6 +487,9 @@ fn is_settled(policy: &Policy, asked: &Asked<'_>) -> bool {
 /// or writes. The value of a reduction would need a place of its own.
 fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
     let work = asked.question.work;
+    if work.routine.reduces() {
+        return false;
+    }
     let host_s = asked.on_host();
     let (place, predicted_s) = match decision {
         Decision::Offload { predicted_s, .. } => (Where::Devices, *predicted_s),
@@ -501,7 +504,7 @@ fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
         Where::Host => host_s <= asked.plain_s() && !is_settled(policy, asked),
         Where::Devices => moved.sum::<usize>() <= MOVED,
     };
-    fits && !work.routine.reduces() && policy.times_host(&work, place, predicted_s, host_s)
+    fits && policy.times_host(&work, place, predicted_s, host_s)
 }
 
 /// Whether a single call for which devices were chosen stays on the host because they have not loaded the code of its kernel. Nothing is

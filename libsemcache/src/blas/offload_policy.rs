@@ -183,8 +183,8 @@ impl Policy {
             let predicted_s = exec::host_s(&work, &learned.rates.machine().host);
             let confirms = learned.host_times.took(&work, seconds, predicted_s);
             if corrects(confirms) && self.without.uses(Heuristic::Corrections) {
-                learned.rates.host(&work, seconds);
-                if learned.rates.have_moved() {
+                let corrected = learned.rates.host(&work, seconds);
+                if corrected && learned.rates.have_moved() {
                     self.sites.decide_again();
                 }
             }

@@ -96,7 +96,7 @@ impl Refined {
         }
         let pairs = corrected(&self.now).zip(corrected(&self.basis));
         let moved = pairs.fold(false, |moved, (now, basis)| {
-            moved || (now / basis).ln().abs() > MOVED.ln()
+            moved || now > MOVED * basis || basis > MOVED * now
         });
         if moved {
             (self.basis, self.moved_at) = (self.now, self.asked);

@@ -52,6 +52,8 @@ const FAR: f64 = 10.0;
 const MARGIN: f64 = 2.0;
 const RECENT: usize = 16;
 const OUTLIERS: usize = 3;
+/// Even so one in this number of calls of new kinds is timed: the host may have become slower.
+const AGAIN: u32 = 64;
 /// The allowance: at most, and at the start; and what a new kind takes of it. A call of a known kind adds one.
 const ALLOWANCE: u32 = 256;
 const NEW: u32 = 4;
@@ -150,6 +152,8 @@ pub struct HostTimes {
     allowance: u32,
     /// Of levels 1 and 2, and of level 3.
     errors: [Errors; 2],
+    /// Calls of kinds that were not timed because the errors are known.
+    settled: u32,
 }
 
 impl Default for HostTimes {
@@ -158,6 +162,7 @@ impl Default for HostTimes {
             kinds: vec![None; KINDS],
             allowance: ALLOWANCE,
             errors: Default::default(),
+            settled: 0,
         }
     }
 }
@@ -213,10 +218,17 @@ impl HostTimes {
     /// The longest that the host may be found to take for calls of a kind of which none was to be timed, once it is known how well such
     /// times are predicted: if devices are predicted to take longer even so, a measured time would decide nothing.
     #[must_use]
-    pub fn bound(&self, work: &Work, predicted_s: f64) -> Option<f64> {
-        let errors = &self.errors[usize::from(work.is_level3())];
+    pub fn bound(&mut self, work: &Work, predicted_s: f64) -> Option<f64> {
         let new = self.known(work).is_none_or(|kind| kind.tried == 0);
-        (new && errors.count >= RECENT).then(|| errors.far() * predicted_s)
+        let settled = new && self.is_settled(work);
+        settled.then(|| self.errors[usize::from(work.is_level3())].far() * predicted_s)
+    }
+
+    /// Whether it is known how well times are predicted, for one more call of a new kind.
+    fn is_settled(&mut self, work: &Work) -> bool {
+        let known = self.errors[usize::from(work.is_level3())].count >= RECENT;
+        self.settled = self.settled.wrapping_add(u32::from(known));
+        known && !self.settled.is_multiple_of(AGAIN)
     }
 
     fn kind(&mut self, work: &Work) -> &mut Kind {
@@ -276,8 +288,7 @@ impl HostTimes {
     /// Whether a call that devices cannot compute faster, wherever its operands are, is to get a decision all the same, so that its time
     /// on the host is taken. Not that of a new kind, once it is known how well such times are predicted.
     pub fn wants(&mut self, work: &Work) -> bool {
-        let errors = &self.errors[usize::from(work.is_level3())];
-        if self.known(work).is_none() && (self.allowance < NEW || errors.count >= RECENT) {
+        if self.known(work).is_none() && (self.allowance < NEW || self.is_settled(work)) {
             return false;
         }
         let kind = self.kind(work);
@@ -291,8 +302,7 @@ impl HostTimes {
     /// Whether the next decision for the host would have its time taken: it must not be repeated without a decision then.
     #[must_use]
     pub fn is_new(&self, work: &Work) -> bool {
-        let tried = self.known(work).map_or(0, |kind| kind.tried);
-        tried < FIRST && (tried > 0 || self.allowance >= NEW)
+        self.known(work).is_none_or(|kind| kind.tried < FIRST)
     }
 
     /// Notes the time of a call that ran on the host and was predicted to take `predicted_s`. Returns whether calls of its kind were timed
@@ -305,7 +315,7 @@ impl HostTimes {
         let confirms = kind.timed > 0 && seconds <= kind.seconds();
         kind.times[kind.timed as usize % KEPT] = seconds as f32;
         kind.timed = kind.timed.saturating_add(1);
-        if kind.timed == TRIED {
+        if kind.timed >= TRIED {
             let error = kind.seconds() / predicted_s;
             self.errors[usize::from(work.is_level3())].add(error);
         }
@@ -488,6 +498,9 @@ mod tests {
         assert_eq!(times.at_most(&vector, 1.0), FAR);
         assert_eq!(times.bound(&vector, 1.0), None);
         assert_eq!(times.bound(&work(99), 1.0), Some(1.5 * MARGIN));
+        // One in some is timed all the same.
+        let new = (0..2 * AGAIN).filter(|_| times.bound(&work(99), 1.0).is_none());
+        assert_eq!(new.count(), 2);
         // A few that take far longer count for the next ones.
         for n in 100..=100 + OUTLIERS {
             assert_eq!(times.at_most(&work(99), 1.0), 1.5 * MARGIN);

@@ -2,6 +2,7 @@
 //! kernels. A host BLAS that computes with a thread on every core waits in each call for the thread whose core they take, so its calls
 //! last longer by all that they do; with a thread fewer it loses next to nothing ([`on_change`]).
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use log::debug;
@@ -9,6 +10,8 @@ use log::debug;
 /// The number of busy threads. A lock, so that the numbers that are told come in order. The child of a fork never uses it.
 static BUSY: Mutex<usize> = Mutex::new(0);
 static TELL: OnceLock<fn(usize)> = OnceLock::new();
+/// Whether the process has forked.
+static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Has `tell` called with the number of busy background threads whenever that changes, on the thread that changes it. It must not begin
 /// background work itself.
@@ -36,8 +39,16 @@ impl Drop for Busy {
     }
 }
 
-/// In the child of a fork, which has no background threads.
+/// Before a fork: from now on no busy thread is told. A library that ends its threads for the fork makes them anew afterwards, and is to find
+/// the number of the program.
+pub fn forking() {
+    let _busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+    alone();
+}
+
+/// In the child of a fork, which has no background threads. Takes no lock.
 pub fn alone() {
+    FORKED.store(true, Relaxed);
     if let Some(tell) = TELL.get() {
         tell(0);
     }
@@ -47,7 +58,7 @@ fn change(by: impl FnOnce(usize) -> usize) {
     let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
     *busy = by(*busy);
     debug!("background threads that keep a core busy: {busy}");
-    if let Some(tell) = TELL.get() {
+    if let Some(tell) = TELL.get().filter(|_| !FORKED.load(Relaxed)) {
         tell(*busy);
     }
 }

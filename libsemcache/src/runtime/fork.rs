@@ -121,6 +121,7 @@ extern "C" fn prepare() {
         return;
     }
     let blocked = SignalsBlocked::new();
+    background::forking();
     // Done again after the hook of `fork` did so: libc's own forks do not pass that hook, nor do those of [`around`].
     loads::stand_still();
     let held = hold();
@@ -148,12 +149,12 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
+    background::alone();
     if PASSED_OVER.take() {
         return;
     }
     semcache_fault::lineage::acknowledge();
     loads::alone();
-    background::alone();
     present::alone();
     descriptors::forget_all();
     host::after_fork_child();
