@@ -10,7 +10,7 @@ use log::debug;
 /// The number of busy threads. A lock, so that the numbers that are told come in order. The child of a fork never uses it.
 static BUSY: Mutex<usize> = Mutex::new(0);
 static TELL: OnceLock<fn(usize)> = OnceLock::new();
-/// Whether the process has forked.
+/// Whether the process has forked while threads were busy.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Has `tell` called with the number of busy background threads whenever that changes, on the thread that changes it. It must not begin
@@ -39,16 +39,18 @@ impl Drop for Busy {
     }
 }
 
-/// Before a fork: from now on no busy thread is told. A library that ends its threads for the fork makes them anew afterwards, and is to find
-/// the number of the program.
+/// Before a fork: if threads are busy, none is told from now on. A library that ends its threads for the fork makes them anew afterwards, and
+/// is to find the number of the program.
 pub fn forking() {
-    let _busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
-    alone();
+    let busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+    if *busy > 0 {
+        FORKED.store(true, Relaxed);
+        alone();
+    }
 }
 
 /// In the child of a fork, which has no background threads. Takes no lock.
 pub fn alone() {
-    FORKED.store(true, Relaxed);
     if let Some(tell) = TELL.get() {
         tell(0);
     }
