@@ -1,6 +1,6 @@
 //! The faulting thread's side: post, wait, collect.
 
-use super::spin::keep_spinning;
+use super::spin::{SPIN, SPIN_ALONE, keep_spinning};
 use super::{
     ASLEEP, CLAIMED, FREE, Mailbox, NOT_OURS, POSTED, RETRY, RING, SLEEPS, SLOTS, Slot, Ticket,
     Verdict, generation, phase, swap, with_phase,
@@ -83,7 +83,7 @@ impl Mailbox {
         let Some(slot) = self.slots.get(ticket.slot) else {
             return Verdict::NotOurs;
         };
-        let mut spin_until = None;
+        let mut spins_since = None;
         let mut life = Life::default();
         loop {
             let word = slot.word.load(Ordering::Acquire);
@@ -101,7 +101,13 @@ impl Mailbox {
                 }
                 continue;
             }
-            if keep_spinning(&mut spin_until) {
+            // Of several owners each would keep a CPU busy that the service thread, or another owner, may need.
+            let spin = if self.queue_is_empty() {
+                SPIN_ALONE
+            } else {
+                SPIN
+            };
+            if keep_spinning(&mut spins_since, spin) {
                 continue;
             }
             if word & ASLEEP == 0 && !swap(slot, word, word | ASLEEP) {
@@ -117,6 +123,11 @@ impl Mailbox {
                 return Verdict::NotOurs;
             }
         }
+    }
+
+    /// Whether no fault waits to be taken: the service thread takes one at a time.
+    fn queue_is_empty(&self) -> bool {
+        (self.posted.iter()).all(|bits| bits.load(Ordering::Relaxed) == 0)
     }
 
     /// Whether no verdict will ever come: the service thread was never attached, or is gone, or neither works nor calls

@@ -1,6 +1,6 @@
 //! The service thread's side: takes and completes faults, and frees slots that their owners abandoned.
 
-use super::spin::keep_spinning;
+use super::spin::{SPIN, keep_spinning};
 use super::{
     ASLEEP, FREE, Fault, Mailbox, NOT_OURS, POSTED, RETRY, SLEEPS, TAKEN, Verdict, generation,
     phase, swap, with_phase,
@@ -16,13 +16,13 @@ impl Mailbox {
         self.busy.store(0, Ordering::Release);
         let deadline =
             sync::now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-        let mut spin_until = None;
+        let mut spins_since = None;
         loop {
             let rung = self.doorbell.load(Ordering::Acquire);
             if let Some(fault) = self.sweep() {
                 return Some(fault);
             }
-            if keep_spinning(&mut spin_until) {
+            if keep_spinning(&mut spins_since, SPIN) {
                 continue;
             }
             if !cfg!(loom) && sync::now_ns() >= deadline {
