@@ -8,13 +8,16 @@ use crate::base::Uplo;
 use crate::base::kernel::Kernel;
 use crate::base::routine::Usage;
 
-/// The least bytes of a column panel of a triangle that is worth a copy of its own.
-const LEAST_PANEL: usize = 256 << 10;
+/// Bytes that a link moves while a copy of a panel is queued: 30 us at 50 GB/s.
+const QUEUEING: usize = 3 << 19;
 /// The most panels of a triangle, as more save little: with sixteen, 17 of 32 parts of the square are moved.
 const MOST_PANELS: usize = 16;
-/// A panel has at least this part of all columns of the matrix: of a small tile, half of the square is a small part of the
-/// matrix, and each panel costs a copy in each direction.
-const LEAST_SHARE: usize = 32;
+
+/// The number of column panels in which a triangle is moved that takes `bytes` as a square. Of `p` panels `(p + 1) / (2 p)` of the
+/// square are moved in `p` copies: the time is least where `bytes / (2 p)` and `p * QUEUEING` are equal.
+fn panels(bytes: usize) -> usize {
+    (bytes / (2 * QUEUEING)).isqrt().clamp(1, MOST_PANELS)
+}
 
 /// How the kernel of a task uses one of its parts, as rectangles with an access each.
 ///
@@ -28,10 +31,7 @@ pub fn touched(p: &Problem, kernel: &Kernel, part: &Part) -> Vec<Part> {
         .rows
         .saturating_mul(part.cols)
         .saturating_mul(p.dtype.size());
-    let all = p.operands[part.operand].cols.max(1);
-    let panels = (bytes / LEAST_PANEL)
-        .min((LEAST_SHARE * part.cols).div_ceil(all))
-        .clamp(1, MOST_PANELS);
+    let panels = panels(bytes);
     if !half || panels == 1 {
         return vec![*part];
     }
