@@ -169,16 +169,18 @@ fn wait_for_jobs() {
     WORKERS.fetch_sub(1, Relaxed);
 }
 
-/// Looks for a while whether a job is posted after the one with this number.
+/// Looks for a while whether a job is posted after the one with this number. The host BLAS may keep as many threads awake as there
+/// are processors, so a worker that looks leaves its processor to any other thread that could run.
 fn comes_soon(jobs: u32) -> bool {
     let began = Instant::now();
     while began.elapsed() < LOOKS {
-        for _ in 0..64 {
+        for _ in 0..16 {
             core::hint::spin_loop();
             if JOBS.load(Relaxed) != jobs {
                 return true;
             }
         }
+        rustix::thread::sched_yield();
     }
     false
 }
