@@ -8,8 +8,8 @@ use crate::base::Uplo;
 use crate::base::kernel::Kernel;
 use crate::base::routine::Usage;
 
-/// Bytes that a link moves while a copy of a panel is queued: 30 us at 50 GB/s.
-const QUEUEING: usize = 3 << 19;
+/// Bytes that a link moves while a copy of a panel is queued: 20 us at 50 GB/s.
+const QUEUEING: usize = 1 << 20;
 /// The most panels of a triangle, as more save little: with sixteen, 17 of 32 parts of the square are moved.
 const MOST_PANELS: usize = 16;
 
