@@ -16,6 +16,7 @@
 //!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
 
+pub mod clocks;
 pub mod decide;
 pub mod drift;
 pub mod exec;

@@ -21,8 +21,8 @@
 
 mod watch;
 
+use super::clocks::{Clocks, DeviceLinks, Span};
 use super::ports::Port;
-use super::rates::LinkRate;
 use crate::base::{DeviceId, Link, Links};
 pub use watch::{Did, Operation, Watch};
 
@@ -96,14 +96,8 @@ pub struct Load {
 pub struct Device {
     /// Tiles that its memory holds.
     pub slots: usize,
-    /// Host to device.
-    pub h2d: LinkRate,
-    /// Device to host.
-    pub d2h: LinkRate,
-    /// From another device.
-    pub p2p: LinkRate,
-    /// Index into [`Load::ports`], if it shares its connection to the host.
-    pub port: Option<usize>,
+    /// Its links.
+    pub links: DeviceLinks,
 }
 
 /// A tile that leaves a device before a task is issued.
@@ -152,23 +146,6 @@ struct Copy {
     first: u32,
 }
 
-/// When the lanes of one device are free.
-#[derive(Clone, Copy, Debug, Default)]
-struct Lanes {
-    uploads: f64,
-    /// Copies from other devices.
-    peers: f64,
-    kernels: f64,
-    write_backs: f64,
-}
-
-/// The direction of a copy between host and device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Direction {
-    ToDevice,
-    ToHost,
-}
-
 struct Run<'a, W> {
     load: &'a Load,
     devices: &'a [Device],
@@ -176,11 +153,7 @@ struct Run<'a, W> {
     copies: Vec<Vec<Copy>>,
     /// For each device, the tiles that have a slot.
     held: Vec<Vec<u32>>,
-    lanes: Vec<Lanes>,
-    /// For each port, when it will have carried all that was given to it: to devices, and to the host.
-    carried: Vec<[f64; 2]>,
-    /// When the thread begins to queue the current task.
-    begun: f64,
+    clocks: Clocks,
     /// When the host has the newest bytes of a tile.
     at_host: Vec<f64>,
     schedule: Schedule,
@@ -236,9 +209,10 @@ pub fn watched(load: &Load, devices: &[Device], watch: &mut impl Watch) -> Optio
         devices,
         copies,
         held,
-        lanes: vec![Lanes::default(); devices.len()],
-        carried: vec![[0.0; 2]; load.ports.len()],
-        begun: 0.0,
+        clocks: Clocks::new(
+            devices.iter().map(|d| d.links).collect(),
+            load.ports.clone(),
+        ),
         at_host: vec![0.0; load.tiles.len()],
         schedule: Schedule {
             starts: Vec::with_capacity(load.tasks.len()),
@@ -321,12 +295,8 @@ impl<W: Watch> Run<'_, W> {
         let range = self.load.range(at);
         // The copies of the task's tiles, and of those that give way to them, are queued before its kernel.
         let begun = at as f64 * self.load.issue_s;
-        self.begun = begun;
-        let lanes = &mut self.lanes[device];
-        lanes.uploads = lanes.uploads.max(begun);
-        lanes.peers = lanes.peers.max(begun);
-        lanes.write_backs = lanes.write_backs.max(begun);
-        let mut start = lanes.kernels.max(begun + self.load.issue_s);
+        self.clocks.queue_at(begun, device);
+        let mut ready = begun + self.load.issue_s;
         for i in range.clone() {
             let used = self.load.uses[i];
             self.find_slot(at, device, used.tile)?;
@@ -334,12 +304,12 @@ impl<W: Watch> Run<'_, W> {
             if used.reads && !there && !self.copies[device][used.tile as usize].valid {
                 self.fetch(device, used.tile);
             }
-            start = start.max(self.copies[device][used.tile as usize].arrived);
+            ready = ready.max(self.copies[device][used.tile as usize].arrived);
         }
-        let end = start + seconds;
-        self.lanes[device].kernels = end;
-        self.schedule.starts.push(start);
-        self.tell(device, Did::Kernel(at), 0.0, (start, end));
+        let span = self.clocks.kernel(device, ready, seconds);
+        let end = span.end;
+        self.schedule.starts.push(span.start);
+        self.tell(device, Did::Kernel(at), 0.0, span);
         for i in range {
             let used = self.load.uses[i];
             let tile = used.tile as usize;
@@ -400,7 +370,7 @@ impl<W: Watch> Run<'_, W> {
 
     /// The position, among the tiles that a device holds, of the one that gives way.
     fn victim(&self, at: usize, device: usize) -> Option<usize> {
-        let (lanes, d) = (self.lanes[device], &self.devices[device]);
+        let (lanes, links) = (self.clocks.lanes(device), self.clocks.links(device));
         let now = lanes.uploads.max(0.0);
         let pinned = |tile: u32| self.load.range(at).any(|i| self.load.uses[i].tile == tile);
         let tasks = self.load.tasks.len() as u64;
@@ -412,7 +382,7 @@ impl<W: Watch> Run<'_, W> {
             let copy = &self.copies[device][tile as usize];
             let bytes = self.load.tiles[tile as usize].cost();
             let free = if self.only_copy(device, tile) {
-                lanes.write_backs.max(copy.done) + d.d2h.time(bytes)
+                lanes.write_backs.max(copy.done) + links.d2h.time(bytes)
             } else {
                 copy.done
             };
@@ -420,7 +390,7 @@ impl<W: Watch> Run<'_, W> {
             let mut delay = (free - now).max(0.0);
             // A tile that is needed again costs another upload. As long as the delay is shorter than that, the farthest
             // next use counts.
-            if again && delay <= d.h2d.time(bytes) {
+            if again && delay <= links.h2d.time(bytes) {
                 delay = 0.0;
             }
             let next = match copy.next {
@@ -447,7 +417,7 @@ impl<W: Watch> Run<'_, W> {
     fn fetch(&mut self, device: usize, tile: u32) {
         let t = tile as usize;
         let Tile { bytes, home, .. } = self.load.tiles[t];
-        let (cost, d) = (self.load.tiles[t].cost(), self.devices[device]);
+        let cost = self.load.tiles[t].cost();
         if self.at_host[t].is_infinite() && !self.holders(t).any(|p| self.linked(device, p)) {
             let Some(holder) = self.holders(t).next() else {
                 return;
@@ -465,73 +435,45 @@ impl<W: Watch> Run<'_, W> {
             }
             self.fetch(uploader, tile);
         }
-        let (lanes, slot) = (self.lanes[device], self.copies[device][t].arrived);
-        let start = lanes.uploads.max(slot).max(self.at_host[t]);
-        // While the link carries write-backs, both directions are slower.
-        let link_s = if lanes.write_backs > start {
-            d.h2d.time_bid(cost)
-        } else {
-            d.h2d.time(cost)
-        };
-        let carried = self.through_port(device, Direction::ToDevice, bytes);
-        let host = (start + link_s).max(carried);
+        let slot = self.copies[device][t].arrived;
+        let host = (self.clocks).uploading(device, slot.max(self.at_host[t]), bytes, cost);
         let only_devices = self.at_host[t].is_infinite();
         let usable = |p: usize| match self.link(device, p) {
             Link::Faster(_) => {
-                only_devices || self.load.links.joins() || self.copies[p][t].arrived <= self.begun
+                only_devices
+                    || self.load.links.joins()
+                    || self.copies[p][t].arrived <= self.clocks.now()
             }
             Link::Slower => only_devices,
             Link::None => false,
         };
         let from = |p: usize| {
-            let start = lanes.peers.max(slot).max(self.copies[p][t].arrived);
-            (start + d.p2p.time(bytes), self.link(device, p), p)
+            let ready = slot.max(self.copies[p][t].arrived);
+            (self.clocks.copying(device, ready, bytes), p)
         };
         // Of equal arrivals the one over the fastest link.
         let peers = self.holders(t).filter(|&p| usable(p)).map(from);
-        let peer = peers.min_by(|x, y| x.0.total_cmp(&y.0).then(x.1.cmp(&y.1)));
+        let link = |p: usize| self.link(device, p);
+        let peer = peers.min_by(|x, y| x.0.end.total_cmp(&y.0.end).then(link(x.1).cmp(&link(y.1))));
         let arrived = match peer {
-            Some((arrived, _, p)) if arrived < host || uploader.is_some() => {
+            Some((span, p)) if span.end < host.span.end || uploader.is_some() => {
                 self.schedule.bytes_peer += bytes;
-                let start = lanes.peers.max(slot).max(self.copies[p][t].arrived);
-                self.tell(device, Did::Peer(p), bytes, (start, arrived));
+                self.tell(device, Did::Peer(p), bytes, span);
                 let other = &mut self.copies[p][t];
-                other.done = other.done.max(arrived);
-                self.lanes[device].peers = arrived;
-                arrived
+                other.done = other.done.max(span.end);
+                self.clocks.copy(device, span);
+                span.end
             }
             _ => {
                 self.schedule.bytes_in += bytes;
-                self.tell(device, Did::Upload, bytes, (start, host));
-                self.lanes[device].uploads = host;
-                if let Some(port) = d.port {
-                    self.carried[port][Direction::ToDevice as usize] = carried;
-                }
-                host
+                self.tell(device, Did::Upload, bytes, host.span);
+                self.clocks.upload(device, host);
+                host.span.end
             }
         };
         let copy = &mut self.copies[device][t];
         (copy.valid, copy.arrived) = (true, arrived);
         copy.done = copy.done.max(arrived);
-    }
-
-    /// When the port of a device, if it has one, will have carried another copy of this many bytes, besides all that was given to
-    /// it. It carries one byte after the other, whichever device they are for. Time in which it had nothing to carry is lost once
-    /// every device behind it is past that time.
-    fn through_port(&self, device: usize, direction: Direction, bytes: f64) -> f64 {
-        let Some(port) = self.devices[device].port else {
-            return 0.0;
-        };
-        let Port { h2d, d2h } = self.load.ports[port];
-        let (rate, lane): (f64, fn(&Lanes) -> f64) = match direction {
-            Direction::ToDevice => (h2d, |lanes| lanes.uploads),
-            Direction::ToHost => (d2h, |lanes| lanes.write_backs.max(lanes.kernels)),
-        };
-        let behind = self.devices.iter().zip(&self.lanes);
-        let behind = behind.filter(|(d, _)| d.port == Some(port));
-        let next = behind.fold(f64::INFINITY, |next, (_, lanes)| next.min(lane(lanes)));
-        let carried = self.carried[port][direction as usize];
-        carried.max(next).max(self.begun) + bytes / rate
     }
 
     /// The devices that hold a tile's newest bytes.
@@ -555,29 +497,19 @@ impl<W: Watch> Run<'_, W> {
     /// Queues the write-back of bytes of a tile behind the last kernel that uses it.
     fn write_back(&mut self, device: usize, tile: u32, bytes: f64) {
         let t = tile as usize;
-        let (cost, d) = (bytes / self.load.tiles[t].share, self.devices[device]);
-        let carried = self.through_port(device, Direction::ToHost, bytes);
-        let lanes = &mut self.lanes[device];
-        let copy = &mut self.copies[device][t];
-        let start = lanes.write_backs.max(copy.done);
-        let seconds = if lanes.uploads > start {
-            d.d2h.time_bid(cost)
-        } else {
-            d.d2h.time(cost)
-        };
-        let end = (start + seconds).max(carried);
-        (lanes.write_backs, copy.done) = (end, end);
-        if let Some(port) = d.port {
-            self.carried[port][Direction::ToHost as usize] = carried;
-        }
+        let cost = bytes / self.load.tiles[t].share;
+        let ready = self.copies[device][t].done;
+        let span = self.clocks.write_back(device, ready, bytes, cost);
+        let end = span.end;
+        self.copies[device][t].done = end;
         self.at_host[t] = end;
         self.schedule.bytes_out += bytes;
         self.schedule.seconds = self.schedule.seconds.max(end);
-        self.tell(device, Did::WriteBack, bytes, (start, end));
+        self.tell(device, Did::WriteBack, bytes, span);
     }
 
     #[inline(always)]
-    fn tell(&mut self, device: usize, did: Did, bytes: f64, (start, end): (f64, f64)) {
+    fn tell(&mut self, device: usize, did: Did, bytes: f64, Span { start, end }: Span) {
         self.watch.runs(Operation {
             device,
             did,

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work};
 use crate::cache::place::tile_bytes;
+use crate::model::clocks::DeviceLinks;
 use crate::model::exec::device_s;
 use crate::model::ports::Ports;
 use crate::model::rates::{DeviceRates, Rates};
@@ -56,10 +57,12 @@ impl Devices {
     pub(super) fn with(&self, slots: &[usize]) -> Vec<Device> {
         let device = |((id, rates), &slots): ((DeviceId, &DeviceRates), &usize)| Device {
             slots,
-            h2d: rates.h2d,
-            d2h: rates.d2h,
-            p2p: rates.p2p,
-            port: self.ports.of(id),
+            links: DeviceLinks {
+                h2d: rates.h2d,
+                d2h: rates.d2h,
+                p2p: rates.p2p,
+                port: self.ports.of(id),
+            },
         };
         let each = self.set.ids().zip(&self.rates);
         each.zip(slots).map(device).collect()

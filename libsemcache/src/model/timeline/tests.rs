@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::rates::LinkRate;
 use proptest::prelude::*;
 
 const LINK: LinkRate = LinkRate {
@@ -10,14 +11,23 @@ const LINK: LinkRate = LinkRate {
 fn device(slots: usize) -> Device {
     Device {
         slots,
-        h2d: LINK,
-        d2h: LINK,
-        p2p: LinkRate {
-            bytes_per_s: 10.0,
-            ..LINK
+        links: DeviceLinks {
+            h2d: LINK,
+            d2h: LINK,
+            p2p: LinkRate {
+                bytes_per_s: 10.0,
+                ..LINK
+            },
+            port: None,
         },
-        port: None,
     }
+}
+
+/// A device with eight slots behind a port.
+fn behind(port: Option<usize>) -> Device {
+    let mut device = device(8);
+    device.links.port = port;
+    device
 }
 
 /// A tile of one byte.
@@ -165,13 +175,8 @@ fn copies_from_peers_overlap_uploads() {
     ]);
     l.resident = vec![(0, 0, true), (0, 1, true)];
     l.links = Links::fast(2);
-    let slow = Device {
-        p2p: LinkRate {
-            bytes_per_s: 2.0,
-            ..LINK
-        },
-        ..device(4)
-    };
+    let mut slow = device(4);
+    slow.links.p2p.bytes_per_s = 2.0;
     let s = schedule(&l, &[slow; 2]).unwrap();
     assert_eq!((s.bytes_in, s.bytes_peer), (1.0, 2.0));
     assert_eq!(s.starts, [0.0, 1.0]);
@@ -222,8 +227,9 @@ fn devices_share_a_port_only_while_both_transfer() {
         l.tasks.iter_mut().for_each(|t| t.seconds = 0.0);
         // Together the devices reach half as much again as one of them.
         l.ports = vec![Port { h2d: 1.5, d2h: 1.0 }];
-        let at = |port| Device { port, ..device(8) };
-        schedule(&l, &[at(Some(0)), at(port)]).unwrap().seconds
+        schedule(&l, &[behind(Some(0)), behind(port)])
+            .unwrap()
+            .seconds
     };
     let alone: Vec<_> = one.iter().collect();
     assert_eq!(seconds(&alone, Some(0)), 4.0);
@@ -236,10 +242,7 @@ fn devices_share_a_port_only_while_both_transfer() {
         let tasks: Vec<(usize, Uses<'_>)> = tasks.iter().map(|(d, u)| (*d, &u[..])).collect();
         let mut l = with_write_back(load(&tasks));
         l.ports = vec![Port { h2d: 1.5, d2h: 1.0 }];
-        let port = Some(0);
-        schedule(&l, &[Device { port, ..device(8) }; 2])
-            .unwrap()
-            .seconds
+        schedule(&l, &[behind(Some(0)); 2]).unwrap().seconds
     };
     assert_eq!(results(&alone), 5.0);
     assert!((8.0..=9.0).contains(&results(&both)), "{}", results(&both));
