@@ -44,9 +44,10 @@ macro_rules! variables {
 variables! {
     DEVICES = "SEMCACHE_DEVICES", "auto, none, cuda, cuda:0,2, sim:N, sim:PRESET", "auto",
         "Which devices to use; auto: all CUDA GPUs, else none.";
-    SIM = "SEMCACHE_SIM", "comma list: late, poison, seed=N, link=GB/s, fail=refuse:N, fail=lost:N, fail=launches:N", "none",
+    SIM = "SEMCACHE_SIM", "comma list: late, poison, virtual, hollow, seed=N, link=GB/s, fail=refuse:N, fail=lost:N, fail=launches:N", "none",
         "How simulated devices behave: copies at the last permitted moment, invalid device memory \
-         overwritten, the Nth operation refused or the device lost, every Nth kernel refused.";
+         overwritten, the Nth operation refused or the device lost, every Nth kernel refused; virtual: the report has the \
+         seconds of the modelled machine; hollow: nothing is moved or computed besides.";
     MEMORY = "SEMCACHE_MEMORY", "bytes per device (4GiB) or percent (50%)", "90%",
         "Device memory that this process may use.";
     OFFLOAD = "SEMCACHE_OFFLOAD", "auto, always, never", "auto",
@@ -469,7 +470,7 @@ mod tests {
 
     #[test]
     fn sim_modes_combine() {
-        let (config, warnings) = with(&[(SIM, "late, poison,seed=7,link=12.5,fail=lost:3")]);
+        let (config, warnings) = with(&[(SIM, "late, poison,hollow,seed=7,link=12.5,fail=lost:3")]);
         assert!(warnings.is_empty());
         assert_eq!(
             config.sim,
@@ -479,6 +480,8 @@ mod tests {
                 seed: 7,
                 link_gbs: Some(12.5),
                 fail: Some(Fail::Lost(3)),
+                virtual_time: true,
+                hollow: true,
             }
         );
     }

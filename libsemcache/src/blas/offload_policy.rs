@@ -25,6 +25,7 @@ use crate::plan::{Access, Problem};
 use crate::policy::ab_probe::Where;
 use crate::policy::host_times::HostTimes;
 use crate::process::signals_blocked::if_handlers;
+use crate::sched::virtual_time::VirtualTime;
 use crate::topology;
 
 /// Tasks of each device in flight: one that runs, one whose operands arrive meanwhile, and one more, so that a device is busy while
@@ -434,6 +435,18 @@ fn vectors() -> Vectors {
         }
     }
     Vectors::Avx2
+}
+
+/// The clock of a simulated machine in virtual time, with the rates of [`rates`].
+#[must_use]
+pub fn virtual_time(
+    config: &Config,
+    backend: &dyn Backend,
+    threads: usize,
+    given: Option<&Given>,
+) -> VirtualTime {
+    let rates = rates(config, Some(backend), host_rates(threads), given);
+    VirtualTime::new(&rates, backend.devices().len())
 }
 
 /// Built-in rates: those of the modelled machine for simulated devices, those found by product name for others; and in

@@ -255,6 +255,17 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// are recorded in the trace. Never blocks.
     fn read_times(&self) {}
 
+    /// The time of the thread that queues, in seconds, on a machine in virtual time ([`super::clocked`]).
+    fn now(&self) -> Option<f64> {
+        None
+    }
+
+    /// When an operation ends, in seconds, on a machine in virtual time.
+    fn end(&self, ticket: Ticket) -> Option<f64> {
+        let _ = ticket;
+        None
+    }
+
     /// Blocks until the operation is complete.
     ///
     /// # Errors

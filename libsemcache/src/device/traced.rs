@@ -229,6 +229,14 @@ impl Backend for Traced {
         }
     }
 
+    fn now(&self) -> Option<f64> {
+        self.inner.now()
+    }
+
+    fn end(&self, ticket: Ticket) -> Option<f64> {
+        self.inner.end(ticket)
+    }
+
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
         waited(ticket, || self.inner.wait(ticket))
     }

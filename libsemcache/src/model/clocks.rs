@@ -99,6 +99,11 @@ impl Clocks {
         lanes.write_backs = lanes.write_backs.max(now);
     }
 
+    /// The thread that queues has waited until this time.
+    pub fn wait_until(&mut self, at: f64) {
+        self.now = self.now.max(at);
+    }
+
     /// When the lanes of a device are free.
     #[must_use]
     pub fn lanes(&self, device: usize) -> Lanes {

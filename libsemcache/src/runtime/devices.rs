@@ -1,11 +1,13 @@
 //! Opens the devices that the configuration names. Having no device is a normal state: one line on stderr if devices
 //! were named, none otherwise.
 
-use super::init::{self, say};
-use super::ranks;
+use super::init::{self, host_threads, say};
+use super::{ranks, rates};
 use crate::base::config::{Config, CudaSet, Devices, Fail, Ranks, SimMachine};
 use crate::base::counters::{Degraded, degrade};
+use crate::blas::offload_policy::virtual_time;
 use crate::device::api::Backend;
+use crate::device::clocked::Clocked;
 use crate::device::cuda::{self, CudaError, CudaMachine, Hooks};
 use crate::device::sim::{self, SimConfig};
 
@@ -110,7 +112,13 @@ pub(crate) fn simulated(config: &Config, machine: &SimMachine) -> Option<&'stati
         Fail::Launches(n) => sim::Fail::Launches(n),
     });
     cfg.on_thread_start = Some(crate::process::threads::enter);
+    cfg.hollow = config.sim.hollow;
     match sim::SimMachine::new(cfg) {
+        Ok(m) if config.sim.virtual_time => {
+            let given = rates::given(config, m.devices());
+            let clock = virtual_time(config, &m, host_threads(), given.as_deref());
+            Some(Box::leak(Box::new(Clocked::new(m, Box::new(clock)))))
+        }
         Ok(m) => Some(Box::leak(Box::new(m))),
         Err(e) => {
             degrade(Degraded::NoProcMem);

@@ -8,7 +8,7 @@ use once_cell::race::OnceBox;
 
 use crate::process::signals_blocked::{SignalsBlocked, handlers_may_run};
 
-use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
+use crate::base::config::{Config, Gate as GateChoice, Offload, Pin, unknown_names};
 use crate::base::counters::{Degraded, degrade};
 use crate::blas::names;
 use crate::cache::scan::Choice;
@@ -201,7 +201,11 @@ pub(crate) fn bring_up(
     };
     // Whole panels: with small panels, as the suites have them, small blocks have several pieces, too.
     pins::set_piece(config.panel * PANELS_OF_A_PIECE);
-    pins::set_when(config.pin);
+    // Page-locking would fill memory that hollow devices never look at.
+    pins::set_when(match config.sim.hollow {
+        true => Pin::Off,
+        false => config.pin,
+    });
     let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size())
         .with_peers(config.peers, config.joins)
         .with_heuristics(config.without);

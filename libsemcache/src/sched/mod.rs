@@ -11,6 +11,7 @@ mod room;
 pub mod run;
 pub mod streamed;
 pub mod timeline;
+pub mod virtual_time;
 pub mod window;
 
 pub use queue::{Memory, Out, operand, uses, with_mapped};

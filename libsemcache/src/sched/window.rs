@@ -16,7 +16,7 @@ use crate::base::counters::COUNTERS;
 use crate::cache::Cache;
 use crate::cache::pins::Pinning;
 use crate::cache::task::Use;
-use crate::device::api::{DeviceError, Ticket};
+use crate::device::api::{Backend, DeviceError, Ticket};
 use crate::model::exec::device_s;
 use crate::model::rates::Rates;
 use crate::model::window::{self, Next, Window};
@@ -98,6 +98,9 @@ impl Windowed {
             at: queued.len(),
             error,
         };
+        // In virtual time the devices' paces are those of the modelled machine.
+        let backend = cache.backend();
+        let now = &|| backend.now().unwrap_or_else(now);
         loop {
             queue.dealt = self.window.moved() > 0;
             match self.window.next(now()) {
@@ -143,6 +146,9 @@ impl Windowed {
         now: &dyn Fn() -> f64,
     ) -> Result<(), DeviceError> {
         let backend = cache.backend();
+        if backend.now().is_some() {
+            return self.wait_for_first(backend, streamed);
+        }
         if let Some(&ticket) = self.tickets[device].front() {
             let since = match self.awaited {
                 Some((awaited, since)) if awaited == ticket => since,
@@ -163,6 +169,24 @@ impl Windowed {
                 }
                 self.complete(device, streamed, now());
             }
+        }
+        Ok(())
+    }
+
+    /// On a machine in virtual time it is known which of the devices' oldest tasks ends first: waits for that.
+    fn wait_for_first(
+        &mut self,
+        backend: &dyn Backend,
+        streamed: &mut StreamedWriteBack,
+    ) -> Result<(), DeviceError> {
+        let heads = self.tickets.iter().enumerate();
+        let ends = heads.filter_map(|(device, tickets)| {
+            let ticket = *tickets.front()?;
+            Some((backend.end(ticket)?, device, ticket))
+        });
+        if let Some((end, device, ticket)) = ends.min_by(|a, b| a.0.total_cmp(&b.0)) {
+            backend.wait(ticket)?;
+            self.complete(device, streamed, end);
         }
         Ok(())
     }

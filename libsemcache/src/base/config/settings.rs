@@ -44,6 +44,10 @@ pub struct Sim {
     pub link_gbs: Option<f64>,
     /// An injected failure.
     pub fail: Option<Fail>,
+    /// A clock says how long the operations take on the modelled machine.
+    pub virtual_time: bool,
+    /// Copies and kernels move and compute nothing, and no memory is used.
+    pub hollow: bool,
 }
 
 /// An injected failure; operations (launches, copies, allocations) are counted from 1.

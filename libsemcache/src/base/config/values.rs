@@ -110,6 +110,8 @@ pub(super) fn sim(v: &str) -> Result<Sim, Bad> {
             None if item == "none" => {}
             None if item == "late" => sim.late = true,
             None if item == "poison" => sim.poison = true,
+            None if item == "virtual" => sim.virtual_time = true,
+            None if item == "hollow" => (sim.virtual_time, sim.hollow) = (true, true),
             Some(("seed", n)) => sim.seed = number(n)?,
             Some(("link", n)) => {
                 let gbs: f64 = number(n)?;
@@ -128,7 +130,7 @@ pub(super) fn sim(v: &str) -> Result<Sim, Bad> {
             }
             _ => {
                 return Err(Bad(
-                    "is not a list of late, poison, seed=N, link=GB/s, fail=refuse:N, fail=lost:N, fail=launches:N",
+                    "is not a list of late, poison, virtual, hollow, seed=N, link=GB/s, fail=refuse:N, fail=lost:N, fail=launches:N",
                 ));
             }
         }

@@ -207,6 +207,11 @@ counters! {
         /// Blocks that were to be page-locked and could not be.
         pin_refused,
     }
+    /// Simulated devices in virtual time.
+    virtual_time, VirtualTimeCounters, VirtualTime {
+        /// Nanoseconds after which all operations are complete on the machine that is modelled (`SEMCACHE_SIM=virtual`).
+        ns,
+    }
     /// Times that devices took, of the operations that are timed as samples: 1 in 256 of each stream.
     sampled, SampledCounters, Sampled {
         /// Bytes of the copies from the host to devices that were timed as samples, 1 operation in 256 of each stream.

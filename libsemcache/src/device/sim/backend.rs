@@ -126,15 +126,18 @@ impl Backend for SimMachine {
         } = &*self.inner;
         let again = config.late || config.seed != 0;
         let queue = |(src, dst, shape), piece| {
-            let src =
-                Staged::read(host, src, shape, staged, again).map_err(|failed| match failed {
-                    Failed::Unreadable => DeviceError::Unreadable { device },
-                    Failed::NoMemory => DeviceError::Refused {
-                        device,
-                        what: "copy",
-                        code: BAD_VALUE,
-                    },
-                })?;
+            let read = match config.hollow {
+                true => Ok(Staged::hollow(shape, staged)),
+                false => Staged::read(host, src, shape, staged, again),
+            };
+            let src = read.map_err(|failed| match failed {
+                Failed::Unreadable => DeviceError::Unreadable { device },
+                Failed::NoMemory => DeviceError::Refused {
+                    device,
+                    what: "copy",
+                    code: BAD_VALUE,
+                },
+            })?;
             let ticket = self.enqueue(
                 device,
                 Lane::In,

@@ -35,6 +35,8 @@ pub struct SimConfig {
     pub link_gbs: Option<f64>,
     /// An injected failure.
     pub fail: Option<Fail>,
+    /// Copies and kernels move and compute nothing: results are never computed, and no device memory is used.
+    pub hollow: bool,
     /// The machine that is modelled: names, peers and figures for predictions. Does not slow down copies or kernels.
     pub preset: Option<Machine>,
     /// Called on every thread of the machine as it starts.
@@ -52,6 +54,7 @@ impl Default for SimConfig {
             seed: 0,
             link_gbs: None,
             fail: None,
+            hollow: false,
             preset: None,
             on_thread_start: None,
         }

@@ -79,6 +79,16 @@ impl Staged {
         })
     }
 
+    /// An upload of a machine that moves nothing.
+    pub(super) fn hollow(shape: Shape, total: &Arc<AtomicUsize>) -> Staged {
+        Staged {
+            bytes: Vec::new(),
+            shape,
+            again: None,
+            total: Arc::clone(total),
+        }
+    }
+
     /// Whether the staged bytes exceed [`MOST`], so that the queueing thread waits for its upload.
     pub(super) fn too_much(total: &AtomicUsize) -> bool {
         total.load(Ordering::Relaxed) > MOST
