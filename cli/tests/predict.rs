@@ -56,7 +56,7 @@ fn pages() {
         ),
         (
             "zgemm-small",
-            "zgemm 20000 20000 20000 --machine 2xk20 --memory 3GiB",
+            "zgemm 20000 20000 20000 --machine kepler --memory 3GiB",
         ),
     ] {
         let path = format!("{}/tests/predict/{file}.txt", env!("CARGO_MANIFEST_DIR"));
@@ -174,7 +174,7 @@ fn what_is_not_understood() {
         ),
         (
             "dgemm 3 4 5 --machine nowhere",
-            "nowhere: neither a file of rates nor one of dgx1, everest, makalu, 2xk20, h200, h200x8",
+            "nowhere: neither a file of rates nor one of dgx1, everest, makalu, kepler, tesla, testbed1, testbed2, gtx680, titan, h100, h200, h200x4, h200x8",
         ),
         ("dgemm 3 4 5 --machine /", "/: not a file of rates"),
         (

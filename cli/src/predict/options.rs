@@ -16,7 +16,7 @@ pub(crate) struct Options {
     /// Where results are wanted: `host`, the CPU reads them after the call, or `device`
     #[arg(long, value_name = "PLACE", default_value = "host")]
     pub(super) to: String,
-    /// A machine: dgx1, everest, makalu, 2xk20, h200, h200x8, or a file of rates as `SEMCACHE_RATES` takes
+    /// A machine: dgx1, everest, makalu, kepler, tesla, testbed1, testbed2, gtx680, titan, h100, h200, h200x4, h200x8, or a file of rates as `SEMCACHE_RATES` takes
     #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
     pub(super) machine: String,
     /// The first N devices of the machine; of a file of rates, N equal devices

@@ -89,7 +89,7 @@ mod tests {
                 d2h: 10e9
             }]
         );
-        assert_eq!(of("2xk20"), Ports::NONE);
+        assert_eq!(of("kepler"), Ports::NONE);
         for name in NAMES {
             assert!(
                 preset(name).expect(name).topology.uplinks().len() <= MOST,

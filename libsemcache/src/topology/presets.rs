@@ -5,7 +5,10 @@
 use super::{Engine, Link, Machine, Topology, Uplink};
 
 /// The names that [`preset`] knows.
-pub const NAMES: [&str; 6] = ["dgx1", "everest", "makalu", "2xk20", "h200", "h200x8"];
+pub const NAMES: [&str; 13] = [
+    "dgx1", "everest", "makalu", "kepler", "tesla", "testbed1", "testbed2", "gtx680", "titan",
+    "h100", "h200", "h200x4", "h200x8",
+];
 
 const GIB: usize = 1 << 30;
 
@@ -16,8 +19,15 @@ pub fn preset(name: &str) -> Option<Machine> {
         "dgx1" => dgx1(),
         "everest" => everest(),
         "makalu" => makalu(),
-        "2xk20" => two_k20(),
+        "kepler" => kepler(),
+        "tesla" => tesla(),
+        "testbed1" => testbed1(),
+        "testbed2" => testbed2(),
+        "gtx680" => gtx680(),
+        "titan" => titan(),
+        "h100" => h100(),
         "h200" => h200("h200", 1),
+        "h200x4" => h200("h200x4", 4),
         "h200x8" => h200("h200x8", 8),
         _ => return None,
     })
@@ -170,7 +180,7 @@ fn makalu() -> Machine {
 
 /// The `kepler` machine of SemCache++ (Al-Saber and Kulkarni 2015): 2 Tesla K20 on PCIe 2.0 x16, without a peer
 /// connection. The paper prints no rates: the figures are what PCIe 2.0 x16 and a K20 reach.
-fn two_k20() -> Machine {
+fn kepler() -> Machine {
     let host = |gbs| Link {
         latency_ns: 10_000,
         gbs,
@@ -184,11 +194,123 @@ fn two_k20() -> Machine {
         launch_ns: 8_000,
     };
     machine(
-        "2xk20",
-        "2 Tesla K20",
+        "kepler",
+        "kepler, 2 Tesla K20",
         vec![k20; 2],
         star(2, host(6.0), host(6.2)),
     )
+}
+
+/// The `tesla` machine of SemCache++: 8 Tesla M2090 in an external chassis, whose connection to the host all share. The paper says
+/// that it is much slower than that of `kepler` and prints no rates: the figures are what one PCIe 2.0 x16 cable, the chassis's
+/// switches and an M2090 with error correction reach.
+fn tesla() -> Machine {
+    let host = Link {
+        latency_ns: 15_000,
+        gbs: 3.0,
+        duplex_factor: 0.8,
+    };
+    let mut topology = Topology::uniform(8, host, Link::new(15_000, 5.0));
+    topology.uplinks = vec![Uplink {
+        devices: (0..8).collect(),
+        to_device_gbs: 5.6,
+        to_host_gbs: 5.6,
+    }];
+    let m2090 = Engine {
+        name: "Tesla M2090".into(),
+        memory: 5 * GIB,
+        memory_gbs: 130.0,
+        gemm_gflops: [800.0, 400.0, 820.0, 410.0],
+        launch_ns: 10_000,
+    };
+    machine(
+        "tesla",
+        "tesla, 8 Tesla M2090 in a chassis",
+        vec![m2090; 8],
+        topology,
+    )
+}
+
+/// One device and its links to the host.
+fn single(
+    name: &'static str,
+    title: &'static str,
+    engine: Engine,
+    (to_device, to_host): (Link, Link),
+) -> Machine {
+    machine(name, title, vec![engine], star(1, to_device, to_host))
+}
+
+/// A link whose copies take `slowdown` times as long while the other direction is busy.
+fn slowed(latency_ns: u32, gbs: f64, slowdown: f64) -> Link {
+    Link {
+        latency_ns,
+        gbs,
+        duplex_factor: 1.0 / slowdown,
+    }
+}
+
+/// Testbed I of CoCoPeLia (Anastasiadis et al. 2021, Tables II and III): a Tesla K40 on PCIe 2.0 x8.
+fn testbed1() -> Machine {
+    let links = (slowed(2_400, 3.15, 1.07), slowed(2_200, 3.29, 1.16));
+    single("testbed1", "CoCoPeLia's testbed I, Tesla K40", k40(), links)
+}
+
+/// Testbed II of CoCoPeLia: a Tesla V100 on PCIe 3.0 x16, whose peak rates Table III prints.
+fn testbed2() -> Machine {
+    let v100 = Engine {
+        name: "Tesla V100".into(),
+        memory: 15 * GIB,
+        memory_gbs: 800.0,
+        gemm_gflops: [14_000.0, 7_000.0, 14_000.0, 7_000.0],
+        launch_ns: 6_000,
+    };
+    let links = (slowed(2_500, 12.18, 1.27), slowed(2_500, 12.98, 1.41));
+    single(
+        "testbed2",
+        "CoCoPeLia's testbed II, Tesla V100",
+        v100,
+        links,
+    )
+}
+
+/// The GTX 680 of van Werkhoven et al. (2014): one copy engine, PCIe 2.0. The paper prints no rates of it.
+fn gtx680() -> Machine {
+    let gtx680 = Engine {
+        name: "GeForce GTX 680".into(),
+        memory: 1900 << 20,
+        memory_gbs: 150.0,
+        gemm_gflops: [1_500.0, 120.0, 1_550.0, 122.0],
+        launch_ns: 8_000,
+    };
+    let link = slowed(10_000, 6.0, 2.0);
+    single("gtx680", "GeForce GTX 680", gtx680, (link, link))
+}
+
+/// The GTX Titan of van Werkhoven et al.: one copy engine; the links' figures are those of Table I.
+fn titan() -> Machine {
+    let titan = Engine {
+        name: "GeForce GTX Titan".into(),
+        memory: 5900 << 20,
+        memory_gbs: 230.0,
+        gemm_gflops: [3_300.0, 1_200.0, 3_400.0, 1_230.0],
+        launch_ns: 7_000,
+    };
+    let links = (slowed(9_420, 12.0, 2.0), slowed(9_020, 12.6, 2.0));
+    single("titan", "GeForce GTX Titan", titan, links)
+}
+
+/// A host with one H100, as `semcache calibrate` measured it for this project.
+fn h100() -> Machine {
+    let h100 = Engine {
+        name: "H100 80GB HBM3".into(),
+        memory: 78 * GIB,
+        memory_gbs: 3_071.0,
+        gemm_gflops: [63_494.0, 68_210.0, 61_235.0, 64_274.0],
+        launch_ns: 3_159,
+    };
+    let links = (slowed(4_039, 55.18, 1.242), slowed(2_998, 54.91, 1.082));
+    single("h100", "NVIDIA H100", h100, links)
 }
 
 /// A host with `n` H200 behind NVSwitch, as measured for this project: page-locked copies 55.4 GB/s in each direction
