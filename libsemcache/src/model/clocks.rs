@@ -6,7 +6,7 @@
 //! virtual time advance the same clocks.
 
 use super::ports::Port;
-use super::rates::LinkRate;
+use super::rates::{DeviceRates, LinkRate};
 
 /// A device's links.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -19,6 +19,19 @@ pub struct DeviceLinks {
     pub p2p: LinkRate,
     /// Index into the machine's ports, if it shares its connection to the host.
     pub port: Option<usize>,
+}
+
+impl DeviceLinks {
+    /// The links of a device with these rates, behind this port.
+    #[must_use]
+    pub fn new(rates: &DeviceRates, port: Option<usize>) -> DeviceLinks {
+        DeviceLinks {
+            h2d: rates.h2d,
+            d2h: rates.d2h,
+            p2p: rates.p2p,
+            port,
+        }
+    }
 }
 
 /// When the lanes of one device are free.

@@ -20,16 +20,11 @@ impl VirtualTime {
     /// The clock of `devices` devices of a machine with these rates, at time zero.
     #[must_use]
     pub fn new(rates: &Rates, devices: usize) -> VirtualTime {
-        let each: Vec<_> = (0..devices).map(|d| *rates.of(DeviceId::at(d))).collect();
-        let links = each.iter().enumerate().map(|(d, rates_of)| DeviceLinks {
-            h2d: rates_of.h2d,
-            d2h: rates_of.d2h,
-            p2p: rates_of.p2p,
-            port: rates.ports.of(DeviceId::at(d)),
-        });
+        let ids = || (0..devices).map(DeviceId::at);
+        let links = ids().map(|id| DeviceLinks::new(rates.of(id), rates.ports.of(id)));
         VirtualTime {
             clocks: Clocks::new(links.collect(), rates.ports.each().to_vec()),
-            rates: each,
+            rates: ids().map(|id| *rates.of(id)).collect(),
         }
     }
 }
