@@ -46,7 +46,8 @@ fn keys() -> String {
 rises when a key is renamed, goes or changes its meaning; a new key does not change it. `devices` lists the devices that the
 process used, each with the calls of which it ran a task (`calls`), its tasks, the bytes copied to it from the host (`h2d`), from it
 to the host (`d2h`) and to it from other devices (`p2p`), and the calls that ran on other devices only, by reason (`left_out`; calls
-that repeat an earlier one are not among these). `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
+that repeat an earlier one are not among these), and in virtual time what its kernels and copies took together and when the last of them
+is complete, in nanoseconds (`virtual_time`). `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
 (`host`), and those by reason (`why_host`). `semcache report FILE...` adds reports up and prints them as a table.
 `semcache report --keys` prints this page.
 "

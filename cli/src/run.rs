@@ -25,7 +25,7 @@ pub(crate) const BECOME: &str = "become-program";
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// Which devices (SEMCACHE_DEVICES): auto, none, cuda, cuda:0,2, sim:N, sim:PRESET
+    /// Which devices (SEMCACHE_DEVICES): auto, none, cuda, cuda:0,2, sim:N, sim:PRESET, sim:PRESET:N
     #[arg(long, value_name = "WHICH")]
     devices: Option<String>,
     /// Where the JSON report goes (SEMCACHE_REPORT); - prints a table on stderr

@@ -21,7 +21,7 @@ type Floors<'a> = &'a [(&'a str, &'a [&'a str])];
 const FLOORS: Floors = &[
     ("base", &[]),
     ("process", &[]),
-    ("topology", &[]),
+    ("topology", &["base"]),
     ("directory", &["base"]),
     ("protect", &["base", "process"]),
     ("trace", &["base", "process"]),

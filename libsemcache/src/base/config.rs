@@ -9,8 +9,8 @@ mod values;
 
 use super::heuristics::Without;
 pub use settings::{
-    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile, Sim,
-    SimMachine, Window,
+    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile,
+    Scheduler, Sim, SimMachine, Window,
 };
 use values::Bad;
 pub use values::parse_size;
@@ -42,12 +42,13 @@ macro_rules! variables {
 }
 
 variables! {
-    DEVICES = "SEMCACHE_DEVICES", "auto, none, cuda, cuda:0,2, sim:N, sim:PRESET", "auto",
+    DEVICES = "SEMCACHE_DEVICES", "auto, none, cuda, cuda:0,2, sim:N, sim:PRESET, sim:PRESET:N", "auto",
         "Which devices to use; auto: all CUDA GPUs, else none.";
-    SIM = "SEMCACHE_SIM", "comma list: late, poison, virtual, hollow, seed=N, link=GB/s, fail=refuse:N, fail=lost:N, fail=launches:N", "none",
+    SIM = "SEMCACHE_SIM", "comma list: late, poison, virtual, hollow, seed=N, link=GB/s, slow=DEVICE:FACTOR, fail=refuse:N, fail=lost:N, fail=launches:N", "none",
         "How simulated devices behave: copies at the last permitted moment, invalid device memory \
          overwritten, the Nth operation refused or the device lost, every Nth kernel refused; virtual: the report has the \
-         seconds of the modelled machine; hollow: nothing is moved or computed besides.";
+         seconds of the modelled machine; hollow: nothing is moved or computed besides; slow: there, kernels of one device take \
+         so many times as long as the library predicts.";
     MEMORY = "SEMCACHE_MEMORY", "bytes per device (4GiB) or percent (50%)", "90%",
         "Device memory that this process may use.";
     OFFLOAD = "SEMCACHE_OFFLOAD", "auto, always, never", "auto",
@@ -60,6 +61,9 @@ variables! {
     WINDOW = "SEMCACHE_WINDOW", "auto, off, N", "auto",
         "How many tasks of a call are queued ahead of each device, so that the rest can go to another device if one is \
          slower than predicted: all (off), or N. auto: three, where devices are unequal or differ from what is predicted.";
+    SCHEDULER = "SEMCACHE_SCHEDULER", "planned, static, blasx, xkaapi", "planned",
+        "Which device computes which tasks of a level-3 call: those of the plan, or, to compare with, what other libraries do \
+         (docs/virtual-time.md).";
     GATE = "SEMCACHE_GATE", "auto, mprotect, wp-async, eager", "auto",
         "How accesses of the CPU are detected: by page protection (mprotect), also by write tracking of the kernel \
          (wp-async), or not at all (eager): each call writes its results back and uploads its inputs anew, or compares \
@@ -73,9 +77,10 @@ variables! {
     RANKS = "SEMCACHE_RANKS", "share, all", "share",
         "What the ranks of an MPI job (Slurm tasks, too) on one machine do with its devices: share them out by local \
          rank, or all use all.";
-    PEERS = "SEMCACHE_PEERS", "auto, any, off", "auto",
+    PEERS = "SEMCACHE_PEERS", "auto, any, unranked, off", "auto",
         "From where a device gets bytes that the host has, too: from another device that has them if the link is faster \
-         than the one to the host (auto), or if there is any (any), or from the host (off).";
+         than the one to the host (auto), or if there is any (any), over the fastest of these links; from the first such \
+         device whatever its link (unranked); or from the host (off).";
     PIN = "SEMCACHE_PIN", "auto, first, again, off", "auto",
         "When operands are page-locked: at their first use (first); when they are moved again, and the first time pass through \
          staging memory, by several threads (again); never (off). auto: again if that is faster, as with 16 cores or more.";
@@ -154,6 +159,8 @@ pub struct Config {
     pub tile: Option<usize>,
     /// `SEMCACHE_WINDOW`
     pub window: Window,
+    /// `SEMCACHE_SCHEDULER`
+    pub scheduler: Scheduler,
     /// `SEMCACHE_GATE`
     pub gate: Gate,
     /// `SEMCACHE_PANEL` in bytes, a multiple of the page.
@@ -202,6 +209,7 @@ impl Default for Config {
             disable: Vec::new(),
             tile: None,
             window: Window::Auto,
+            scheduler: Scheduler::Planned,
             gate: Gate::Auto,
             panel: DEFAULT_PANEL,
             own: DEFAULT_OWN,
@@ -242,6 +250,7 @@ impl Config {
             disable: reader.read(DISABLE, d.disable, |v| Ok(values::routines(v))),
             tile: reader.read(TILE, d.tile, values::tile),
             window: reader.read(WINDOW, d.window, values::window),
+            scheduler: reader.read(SCHEDULER, d.scheduler, values::scheduler),
             gate: reader.read(GATE, d.gate, values::gate),
             panel: reader.read(PANEL, d.panel, values::positive_size),
             own: reader.read(OWN, d.own, values::size),
@@ -470,7 +479,10 @@ mod tests {
 
     #[test]
     fn sim_modes_combine() {
-        let (config, warnings) = with(&[(SIM, "late, poison,hollow,seed=7,link=12.5,fail=lost:3")]);
+        let (config, warnings) = with(&[(
+            SIM,
+            "late, poison,hollow,seed=7,link=12.5,slow=2:1.5,fail=lost:3",
+        )]);
         assert!(warnings.is_empty());
         assert_eq!(
             config.sim,
@@ -480,6 +492,7 @@ mod tests {
                 seed: 7,
                 link_gbs: Some(12.5),
                 fail: Some(Fail::Lost(3)),
+                slow: Some((2, 1.5)),
                 virtual_time: true,
                 hollow: true,
             }
@@ -604,6 +617,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 22);
+        assert_eq!(VARIABLES.len(), 23);
     }
 }

@@ -68,6 +68,7 @@ impl Links {
     #[must_use]
     pub fn used(self, peers: Peers, joins: bool) -> Links {
         let link = |link: &Link| match (peers, link) {
+            (Peers::Unranked, Link::Faster(_) | Link::Slower) => Link::Faster(u8::MAX),
             (Peers::Any, Link::Slower) => Link::Faster(u8::MAX),
             (Peers::Off, Link::Faster(_)) => Link::Slower,
             _ => *link,
@@ -147,6 +148,8 @@ mod tests {
         assert_eq!(used(Peers::Auto), links.row(DeviceId(0)));
         let any = [None, Faster(3), Faster(255), Faster(0), Faster(3)];
         assert_eq!(used(Peers::Any), any);
+        let unranked = [None, Faster(255), Faster(255), Faster(255), Faster(255)];
+        assert_eq!(used(Peers::Unranked), unranked);
         assert_eq!(used(Peers::Off), [None, Slower, Slower, Slower, Slower]);
         assert_eq!(Links::fast(2).of(DeviceId(0), DeviceId(1)), Faster(0));
         let some = DeviceSet::of([(DeviceId(0), 1.0), (DeviceId(3), 2.0)]);

@@ -17,7 +17,7 @@ pub enum Operation {
     /// A copy from the device to the host.
     Download(Copied),
     /// A copy of this number of bytes from another device.
-    Peer(usize),
+    Peer(DeviceId, usize),
     /// A kernel on operands that the device holds.
     Kernel(Work),
     /// Moves or fills bytes within the device.

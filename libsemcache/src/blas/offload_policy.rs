@@ -8,7 +8,7 @@ use super::call::Call;
 use super::kernel_loads::KernelLoads;
 use super::replay::{self, Known, Sites};
 use super::tilings::Tilings;
-use crate::base::config::{Config, Devices, HostShare, Offload, SimMachine, Window};
+use crate::base::config::{Config, Devices, HostShare, Offload, Scheduler, SimMachine, Window};
 use crate::base::counters::devices;
 use crate::base::heuristics::{Heuristic, Without};
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work, timed};
@@ -39,6 +39,8 @@ pub struct Policy {
     pub(super) tile: Option<usize>,
     pub(super) host_share: HostShare,
     pub(super) window: Window,
+    /// How such a call's tasks are dealt to devices.
+    pub(super) scheduler: Scheduler,
     /// Bytes of memory of each device.
     pub(super) memory: Vec<usize>,
     /// How the devices read each other's memory.
@@ -97,6 +99,7 @@ impl Policy {
             tile: config.tile,
             host_share: config.host_share,
             window: config.window,
+            scheduler: config.scheduler,
             memory: devices.iter().map(|c| c.memory).collect(),
             links: Links::new(devices.iter().map(|c| c.links.clone()))
                 .used(config.peers, config.joins),
@@ -305,6 +308,9 @@ impl Policy {
     /// among them.
     pub(super) fn ahead(&self, devices: &DeviceSet) -> Option<usize> {
         let drifts = || self.real && self.drift().is_seen(devices, &sampled);
+        if self.scheduler != Scheduler::Planned {
+            return Some(AHEAD);
+        }
         match self.window {
             Window::Off => None,
             Window::Tasks(ahead) => Some(ahead),
@@ -446,7 +452,13 @@ pub fn virtual_time(
     given: Option<&Given>,
 ) -> VirtualTime {
     let rates = rates(config, Some(backend), host_rates(threads), given);
-    VirtualTime::new(&rates, backend.devices().len())
+    let each = backend.devices().iter().map(|caps| caps.links.clone());
+    VirtualTime::new(
+        &rates,
+        Links::new(each),
+        backend.devices().len(),
+        config.sim.slow,
+    )
 }
 
 /// Built-in rates: those of the modelled machine for simulated devices, those found by product name for others; and in

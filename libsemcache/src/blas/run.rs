@@ -145,7 +145,8 @@ pub fn run(
                 let apart = group.is_batch() || divided.is_some();
                 if let Some(depth) = windowed.filter(|_| !apart) {
                     let planned = (plan, spread.clone(), &on);
-                    let begun = Unfinished::new(cache, item, number, predicted, planned, depth);
+                    let begun =
+                        Unfinished::new((cache, policy), item, number, predicted, planned, depth);
                     ran.unfinished = Some(begun?);
                     return Ok(Carried::Done(ran.outcome));
                 }

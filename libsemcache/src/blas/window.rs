@@ -59,7 +59,7 @@ impl Unfinished {
     /// # Errors
     /// Another thread has meanwhile freed, unmapped or remapped a block, or a part of it.
     pub(super) fn new(
-        cache: &Cache,
+        (cache, policy): (&Cache, &Policy),
         item: &Item,
         number: u64,
         predicted: Option<Predicted>,
@@ -77,7 +77,7 @@ impl Unfinished {
         )?;
         COUNTERS.window.calls.add(1);
         Ok(Box::new(Unfinished {
-            windowed: Windowed::new(&item.problem, plan, on, depth),
+            windowed: Windowed::new(cache, &item.problem, plan, on, (policy.scheduler, depth)),
             item: item.clone(),
             issue,
             spread,

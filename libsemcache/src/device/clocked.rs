@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::api::{Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket};
-use crate::base::counters::COUNTERS;
+use crate::base::counters::{COUNTERS, devices};
 use crate::base::timed::{Copied, Operation};
 use crate::base::{DeviceId, Hardware};
 
@@ -23,8 +23,8 @@ pub trait Clock: Send + core::fmt::Debug {
     /// The thread that queues has waited until this time.
     fn wait_until(&mut self, at: f64);
 
-    /// An operation is queued that waits for others until `ready`: when it ends.
-    fn queue(&mut self, device: DeviceId, operation: Operation, ready: f64) -> f64;
+    /// An operation is queued that waits for others until `ready`: when it starts and ends.
+    fn queue(&mut self, device: DeviceId, operation: Operation, ready: f64) -> (f64, f64);
 }
 
 /// See the module.
@@ -99,8 +99,9 @@ impl<B: Backend> Clocked<B> {
         let ticket = queue()?;
         let before = after.into_iter().flatten().map(|t| state.end(*t));
         let ready = before.fold(0.0, f64::max);
-        let end = state.clock.queue(device, operation, ready);
+        let (start, end) = state.clock.queue(device, operation, ready);
         state.ends_at(ticket, end);
+        count(device, operation, end - start, end);
         Ok(ticket)
     }
 
@@ -109,6 +110,21 @@ impl<B: Backend> Clocked<B> {
         let end = state.end(ticket);
         state.clock.wait_until(end);
     }
+}
+
+/// Counts what an operation takes.
+fn count(device: DeviceId, operation: Operation, seconds: f64, end: f64) {
+    let on = &devices::on(device).in_virtual_time;
+    let of = match operation {
+        Operation::Upload(_) => &on.uploads_ns,
+        Operation::Download(_) => &on.write_backs_ns,
+        Operation::Peer(..) => &on.peers_ns,
+        Operation::Kernel(_) => &on.kernels_ns,
+        Operation::Within => return,
+    };
+    of.add((seconds * 1e9) as u64);
+    let end = (end * 1e9) as u64;
+    on.end_ns.add(end.saturating_sub(on.end_ns.get()));
 }
 
 /// What a copy moves: `run` is what lies beside each other at both ends.
@@ -199,7 +215,7 @@ impl<B: Backend> Backend for Clocked<B> {
     ) -> Result<Ticket, DeviceError> {
         let operation = match from == to {
             true => Operation::Within,
-            false => Operation::Peer(shape.bytes()),
+            false => Operation::Peer(from, shape.bytes()),
         };
         self.queued(to, [after, &[]], operation, || {
             // SAFETY: the caller's promise.
@@ -296,8 +312,9 @@ mod tests {
             self.now = self.now.max(at);
         }
 
-        fn queue(&mut self, _: DeviceId, _: Operation, ready: f64) -> f64 {
-            ready.max(self.now) + 1.0
+        fn queue(&mut self, _: DeviceId, _: Operation, ready: f64) -> (f64, f64) {
+            let start = ready.max(self.now);
+            (start, start + 1.0)
         }
     }
 

@@ -1,12 +1,15 @@
 //! The clocks of a machine: when the lanes of its devices, and the ports that devices share, are free.
 //!
 //! Each device has four lanes: uploads, copies from other devices, kernels, write-backs. A lane runs one operation at a time, in the
-//! order in which they are queued. Copies from and to the host also pass through the port that the device shares with others;
-//! copies from other devices slow no other copies down. The timeline of a call (`super::timeline`) and simulated devices in
+//! order in which they are queued. Copies from and to the host also pass through the port that the device shares with others, and so
+//! do copies between devices over links that are slower than the host's: those pass through the ports of both. Other copies between
+//! devices slow no other copies down. The timeline of a call (`super::timeline`) and simulated devices in
 //! virtual time advance the same clocks.
 
+use super::classes::ClassRates;
 use super::ports::Port;
 use super::rates::{DeviceRates, LinkRate};
+use crate::base::Link;
 
 /// A device's links.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -15,8 +18,10 @@ pub struct DeviceLinks {
     pub h2d: LinkRate,
     /// Device to host.
     pub d2h: LinkRate,
-    /// From another device.
+    /// From another device: the mean of the links that are used.
     pub p2p: LinkRate,
+    /// The same by the class of the link, where that is known.
+    pub classes: ClassRates,
     /// Index into the machine's ports, if it shares its connection to the host.
     pub port: Option<usize>,
 }
@@ -29,6 +34,7 @@ impl DeviceLinks {
             h2d: rates.h2d,
             d2h: rates.d2h,
             p2p: rates.p2p,
+            classes: rates.classes,
             port,
         }
     }
@@ -63,6 +69,15 @@ pub struct Copying {
     pub span: Span,
     /// When the port would have carried it.
     carried: f64,
+}
+
+/// A copy from another device that is not queued yet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Crossing {
+    /// When it would run.
+    pub span: Span,
+    /// The ports that it passes through, from the other device and to this one, and when each would have carried it.
+    carried: [Option<(usize, f64)>; 2],
 }
 
 /// The direction of a copy between host and device.
@@ -156,17 +171,47 @@ impl Clocks {
         }
     }
 
-    /// When a copy of `bytes` from another device would run, behind `ready`.
+    /// When a copy of `bytes` from another device, over a link of this class, would run, behind `ready`.
     #[must_use]
-    pub fn copying(&self, device: usize, ready: f64, bytes: f64) -> Span {
+    pub fn copying(
+        &self,
+        device: usize,
+        (from, link): (usize, Link),
+        ready: f64,
+        bytes: f64,
+    ) -> Crossing {
         let start = self.lanes[device].peers.max(ready);
-        let end = start + self.devices[device].p2p.time(bytes);
-        Span { start, end }
+        let links = &self.devices[device];
+        let bytes_per_s = links.classes.of(link).unwrap_or(links.p2p.bytes_per_s);
+        let rate = LinkRate {
+            bytes_per_s,
+            ..links.p2p
+        };
+        let through = |device: usize, direction| {
+            let port = self.devices[device].port.filter(|_| link == Link::Slower)?;
+            Some((port, self.through_port(device, direction, bytes)))
+        };
+        let carried = [
+            through(from, Direction::ToHost),
+            through(device, Direction::ToDevice),
+        ];
+        let last = carried.iter().flatten().map(|(_, at)| *at);
+        let end = last.fold(start + rate.time(bytes), f64::max);
+        Crossing {
+            span: Span { start, end },
+            carried,
+        }
     }
 
     /// Queues a copy from another device.
-    pub fn copy(&mut self, device: usize, span: Span) {
-        self.lanes[device].peers = span.end;
+    pub fn copy(&mut self, device: usize, crossing: Crossing) {
+        self.lanes[device].peers = crossing.span.end;
+        let directions = [Direction::ToHost, Direction::ToDevice];
+        for (carried, direction) in crossing.carried.iter().zip(directions) {
+            if let Some((port, at)) = *carried {
+                self.carried[port][direction as usize] = at;
+            }
+        }
     }
 
     /// Queues a kernel behind `ready`.
@@ -212,5 +257,53 @@ impl Clocks {
         let next = behind.fold(f64::INFINITY, |next, (_, lanes)| next.min(lane(lanes)));
         let carried = self.carried[port][direction as usize];
         carried.max(next).max(self.now) + bytes / rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two devices behind one port of two bytes a second. Each copies one byte a second from and to the host; between them two,
+    /// over a link of the first class four, and over a slower one half a byte.
+    fn clocks() -> Clocks {
+        let link = |bytes_per_s| LinkRate {
+            latency_s: 0.0,
+            bytes_per_s,
+            bid_slowdown: 1.0,
+        };
+        let device = DeviceLinks {
+            h2d: link(1.0),
+            d2h: link(1.0),
+            p2p: link(2.0),
+            classes: ClassRates::new([(Link::Faster(0), 4.0), (Link::Slower, 0.5)]),
+            port: Some(0),
+        };
+        let port = Port { h2d: 2.0, d2h: 2.0 };
+        Clocks::new(vec![device; 2], vec![port])
+    }
+
+    #[test]
+    fn copies_between_devices_take_the_rate_of_their_link() {
+        let over = |link| clocks().copying(0, (1, link), 1.0, 8.0).span;
+        let span = |end| Span { start: 1.0, end };
+        assert_eq!(over(Link::Faster(0)), span(3.0));
+        assert_eq!(over(Link::Faster(7)), span(5.0), "the mean");
+        assert_eq!(over(Link::Slower), span(17.0));
+    }
+
+    #[test]
+    fn slower_links_pass_through_the_ports_of_both_devices() {
+        let full = |link| {
+            let mut clocks = clocks();
+            for _ in 0..8 {
+                let crossing = clocks.copying(0, (1, link), 0.0, 8.0);
+                clocks.copy(0, crossing);
+            }
+            // The port's turn comes behind the copies between the devices.
+            clocks.uploading(1, 0.0, 2.0, 2.0).span.end
+        };
+        assert_eq!(full(Link::Faster(0)), 2.0);
+        assert_eq!(full(Link::Slower), 33.0);
     }
 }

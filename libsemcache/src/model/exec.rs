@@ -63,13 +63,23 @@ pub fn by_speed(work: &Work, rates: &Rates, usable: usize) -> DeviceSet {
 
 /// Seconds that each row of a triangle adds to a kernel that uses the rows one after the other, in blocks. Of level 3 on an
 /// H200, in place: dtrmm of order 512, 2048 and 8192 took 0.19, 0.28 and 0.36 us a row beyond its arithmetic; on an H100 dtrmm
-/// of 2752 and 5504 0.27 us, dtrsm of 2048 0.32 us. That of trsv is an estimate.
+/// of 2752 and 5504 0.27 us, dtrsm of 2048 0.32 us (see also `entry_s`). That of trsv is an estimate.
 #[must_use]
 pub fn row_s(routine: Routine) -> f64 {
     match routine {
         Routine::Trsv => 50e-9,
         Routine::Trmm => 0.27e-6,
-        Routine::Trsm => 0.3e-6,
+        Routine::Trsm => 0.2e-6,
+        _ => 0.0,
+    }
+}
+
+/// Seconds that each entry of the solution adds besides: in the blocks on the diagonal trsm does not reach the rate of products. Of
+/// order 8192 on an H200, in place, dtrsm took 0.87 us a row beyond its arithmetic. The figure is between what that says and what
+/// calls from the host take on an H100, which are predicted within 13 % by it (bench/results/predictions.md).
+fn entry_s(routine: Routine) -> f64 {
+    match routine {
+        Routine::Trsm => 50e-12,
         _ => 0.0,
     }
 }
@@ -80,7 +90,8 @@ pub(super) fn chain_s(work: &Work) -> f64 {
         Routine::Trsv => work.n,
         _ => work.k,
     };
-    rows as f64 * row_s(work.routine)
+    let entries = work.m as f64 * work.n as f64;
+    rows as f64 * row_s(work.routine) + entries * entry_s(work.routine)
 }
 
 /// As [`parts`], for the host BLAS.

@@ -16,7 +16,9 @@
 //!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
 
+pub mod classes;
 pub mod clocks;
+pub mod dealing;
 pub mod decide;
 pub mod drift;
 pub mod exec;
@@ -28,6 +30,7 @@ pub mod predictor;
 pub mod rates;
 pub mod rates_file;
 pub mod select;
+pub mod stations;
 pub mod timeline;
 pub mod window;
 

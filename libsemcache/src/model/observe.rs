@@ -152,7 +152,7 @@ impl Refined {
                 &mut evidence[D2H],
                 d2h_all,
             ),
-            Operation::Peer(bytes) => {
+            Operation::Peer(_, bytes) => {
                 let count = &mut evidence[P2P];
                 link(&mut now.p2p, &first.p2p, count, SLOW_COPY, bytes, seconds)
             }

@@ -9,6 +9,7 @@ use crate::base::work::RunShares;
 use crate::base::{DeviceId, DeviceSet, Dtype};
 use crate::topology;
 
+use super::classes::ClassRates;
 use super::ports::Ports;
 
 /// One direction of a link, in the latency and bandwidth model.
@@ -38,8 +39,10 @@ pub struct DeviceRates {
     pub h2d: LinkRate,
     /// Device to host, while only this device transfers.
     pub d2h: LinkRate,
-    /// From another device to this one.
+    /// From another device to this one: the mean of the links that are used.
     pub p2p: LinkRate,
+    /// The same by the class of the link, where the topology is known.
+    pub classes: ClassRates,
     /// What copies of tiles between host and device reach of the link's rate.
     pub runs: RunShares,
     /// Matrix products by element type, in the order of [`Dtype::ALL`].
@@ -311,6 +314,7 @@ impl Rates {
                     bytes_per_s: 396e9,
                     bid_slowdown: 1.0,
                 },
+                classes: ClassRates::default(),
                 // Beside products; without them 0.6, 0.88, 0.88, 1, 1.
                 runs: RunShares([0.35, 0.58, 0.57, 0.84, 1.0]),
                 gemm: [single, double, single, double],
@@ -370,6 +374,7 @@ impl Rates {
                     bytes_per_s: 18e9,
                     bid_slowdown: 1.2,
                 },
+                classes: ClassRates::default(),
                 runs: RunShares([0.6, 0.8, 0.9, 1.0, 1.0]),
                 gemm: [single, double, single, double],
                 memory_bandwidth: 1.3e12,
@@ -445,11 +450,14 @@ impl Rates {
                 }
                 None => rate(to_host, through_host),
             };
+            let over = |from: usize| links.peer(from, to).map_or(0.0, |link| link.gbs * 1e9);
+            let classes = links.classes(to).into_iter().zip((0..n).map(over));
             let engine = &known[to];
             DeviceRates {
                 h2d: rate(from_host, from_host.gbs),
                 d2h: rate(to_host, to_host.gbs),
                 p2p,
+                classes: ClassRates::new(classes),
                 runs: RunShares::ALL,
                 gemm: [0, 1, 2, 3].map(|i| GemmRate {
                     peak_flops: engine.gemm_gflops[i] * 1e9,

@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use said::{Said, file_name, gpus};
 
+use super::classes::ClassRates;
 use super::ports::Ports;
 use super::rates::{DeviceRates, GemmRate, HostRates, Kinds, LinkRate, Rates, Total};
 use crate::base::work::RunShares;
@@ -105,6 +106,7 @@ fn device_figures(device: &mut DeviceRates) -> Vec<Figure<'_>> {
         h2d,
         d2h,
         p2p,
+        classes: _,
         runs: RunShares(runs),
         gemm: [s, d, c, z],
         memory_bandwidth,
@@ -339,6 +341,10 @@ impl Given {
         if self.has("h2d_all") || self.has("d2h_all") {
             // What devices reach together was measured.
             rates.ports = Ports::NONE;
+        }
+        if self.has("device.p2p.bytes_per_s") {
+            let kinds = rates.kinds.each_mut().iter_mut();
+            kinds.for_each(|device| device.classes = ClassRates::default());
         }
         rates
     }

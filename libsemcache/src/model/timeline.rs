@@ -449,19 +449,24 @@ impl<W: Watch> Run<'_, W> {
         };
         let from = |p: usize| {
             let ready = slot.max(self.copies[p][t].arrived);
-            (self.clocks.copying(device, ready, bytes), p)
+            let over = (p, self.link(device, p));
+            (self.clocks.copying(device, over, ready, bytes), p)
         };
         // Of equal arrivals the one over the fastest link.
         let peers = self.holders(t).filter(|&p| usable(p)).map(from);
         let link = |p: usize| self.link(device, p);
-        let peer = peers.min_by(|x, y| x.0.end.total_cmp(&y.0.end).then(link(x.1).cmp(&link(y.1))));
+        let peer = peers.min_by(|(x, p), (y, q)| {
+            let ends = x.span.end.total_cmp(&y.span.end);
+            ends.then(link(*p).cmp(&link(*q)))
+        });
         let arrived = match peer {
-            Some((span, p)) if span.end < host.span.end || uploader.is_some() => {
+            Some((crossing, p)) if crossing.span.end < host.span.end || uploader.is_some() => {
+                let span = crossing.span;
                 self.schedule.bytes_peer += bytes;
                 self.tell(device, Did::Peer(p), bytes, span);
                 let other = &mut self.copies[p][t];
                 other.done = other.done.max(span.end);
-                self.clocks.copy(device, span);
+                self.clocks.copy(device, crossing);
                 span.end
             }
             _ => {

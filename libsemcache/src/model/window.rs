@@ -12,41 +12,8 @@
 
 use std::collections::VecDeque;
 
+use super::dealing::{Chain, Dealing, Next};
 use super::drift::apart;
-
-/// The tasks of a call that stay on one device, in order.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Chain {
-    /// The index of the device for which they are planned.
-    pub device: usize,
-    /// The tasks: for each its index in the plan, and its seconds on a device of speed 1.
-    pub tasks: Vec<(usize, f64)>,
-}
-
-impl Chain {
-    fn seconds(&self) -> f64 {
-        self.tasks.iter().map(|task| task.1).sum()
-    }
-}
-
-/// What the caller does next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Next {
-    /// Queue this task on this device.
-    Task {
-        /// Index of the device.
-        device: usize,
-        /// Index of the task in the plan.
-        task: usize,
-    },
-    /// Every device with work left has as many tasks queued as it may: wait for the oldest task of this device, or of any other.
-    Wait {
-        /// Index of the device.
-        device: usize,
-    },
-    /// All tasks are queued.
-    Done,
-}
 
 /// The last completed tasks by which a device's pace is judged.
 const SAMPLES: usize = 3;
@@ -169,34 +136,6 @@ impl Window {
         }
     }
 
-    /// What to do next.
-    #[must_use]
-    pub fn next(&mut self, now: f64) -> Next {
-        let usual = self.usual(now);
-        let mut first: Option<(f64, usize)> = None;
-        for (device, lane) in self.lanes.iter().enumerate() {
-            if lane.idle() || lane.queued.len() >= self.depth {
-                continue;
-            }
-            let until = lane.queued_s() * lane.pace(now).unwrap_or(usual);
-            if first.is_none_or(|(least, _)| until < least) {
-                first = Some((until, device));
-            }
-        }
-        if let Some((_, device)) = first {
-            return self.begin(device, now);
-        }
-        let full = self.lanes.iter().enumerate().filter(|(_, l)| !l.idle());
-        let ends = full.filter_map(|(device, lane)| {
-            let front = lane.queued.front()?;
-            let since = lane.running_since().unwrap_or(lane.completed);
-            let end = since + front.seconds * lane.pace(now).unwrap_or(usual);
-            Some((end, device))
-        });
-        let soonest = ends.min_by(|x, y| x.0.total_cmp(&y.0));
-        soonest.map_or(Next::Done, |(_, device)| Next::Wait { device })
-    }
-
     fn begin(&mut self, device: usize, now: f64) -> Next {
         let lane = &mut self.lanes[device];
         if lane.begun.is_empty()
@@ -213,33 +152,6 @@ impl Window {
             at: Some(now),
         });
         Next::Task { device, task }
-    }
-
-    /// The oldest queued task of a device is complete. Returns the chains that are dealt again because of that: the device that
-    /// each has now, and its tasks.
-    pub fn completed(&mut self, device: usize, now: f64) -> Vec<Chain> {
-        let lane = &mut self.lanes[device];
-        if let Some(Queued { seconds, at }) = lane.queued.pop_front() {
-            if let Some(queued) = at {
-                let took = now - queued.max(lane.completed);
-                let took = took.max(seconds / FASTEST);
-                lane.samples.push_back((took, seconds));
-                lane.all.0 += took;
-                lane.all.1 += seconds;
-            }
-            if lane.samples.len() > SAMPLES {
-                lane.samples.pop_front();
-            }
-            lane.completed = now;
-        }
-        self.deal(now)
-    }
-
-    /// The caller is about to do something else: it will notice late that the tasks in flight are complete.
-    pub fn forget_time(&mut self) {
-        for queued in self.lanes.iter_mut().flat_map(|lane| &mut lane.queued) {
-            queued.at = None;
-        }
     }
 
     /// The pace of a device of which nothing is known: that of the others together.
@@ -308,24 +220,70 @@ impl Window {
         self.moved += dealt.iter().map(|c| c.tasks.len() as u64).sum::<u64>();
         dealt
     }
+}
 
-    /// Tasks that were dealt again, each time counted.
-    #[must_use]
-    pub const fn moved(&self) -> u64 {
+impl Dealing for Window {
+    fn next(&mut self, now: f64) -> Next {
+        let usual = self.usual(now);
+        let mut first: Option<(f64, usize)> = None;
+        for (device, lane) in self.lanes.iter().enumerate() {
+            if lane.idle() || lane.queued.len() >= self.depth {
+                continue;
+            }
+            let until = lane.queued_s() * lane.pace(now).unwrap_or(usual);
+            if first.is_none_or(|(least, _)| until < least) {
+                first = Some((until, device));
+            }
+        }
+        if let Some((_, device)) = first {
+            return self.begin(device, now);
+        }
+        let full = self.lanes.iter().enumerate().filter(|(_, l)| !l.idle());
+        let ends = full.filter_map(|(device, lane)| {
+            let front = lane.queued.front()?;
+            let since = lane.running_since().unwrap_or(lane.completed);
+            let end = since + front.seconds * lane.pace(now).unwrap_or(usual);
+            Some((end, device))
+        });
+        let soonest = ends.min_by(|x, y| x.0.total_cmp(&y.0));
+        soonest.map_or(Next::Done, |(_, device)| Next::Wait { device })
+    }
+
+    fn completed(&mut self, device: usize, now: f64) -> Vec<Chain> {
+        let lane = &mut self.lanes[device];
+        if let Some(Queued { seconds, at }) = lane.queued.pop_front() {
+            if let Some(queued) = at {
+                let took = now - queued.max(lane.completed);
+                let took = took.max(seconds / FASTEST);
+                lane.samples.push_back((took, seconds));
+                lane.all.0 += took;
+                lane.all.1 += seconds;
+            }
+            if lane.samples.len() > SAMPLES {
+                lane.samples.pop_front();
+            }
+            lane.completed = now;
+        }
+        self.deal(now)
+    }
+
+    fn forget_time(&mut self) {
+        for queued in self.lanes.iter_mut().flat_map(|lane| &mut lane.queued) {
+            queued.at = None;
+        }
+    }
+
+    fn moved(&self) -> u64 {
         self.moved
     }
 
-    /// By which share the devices' measured paces over the whole call lie apart; zero if fewer than two are known.
-    #[must_use]
-    pub fn spread(&self) -> f64 {
+    fn spread(&self) -> f64 {
         let known = self.lanes.iter().map(|lane| lane.all);
         let known = known.filter(|(_, predicted)| *predicted > 0.0);
         apart(known.map(|(took, predicted)| took / predicted))
     }
 
-    /// The tasks that are not queued, in an order in which they may be computed.
-    #[must_use]
-    pub fn rest(&self) -> Vec<usize> {
+    fn rest(&self) -> Vec<usize> {
         let lanes = self.lanes.iter();
         let of = |lane: &Lane| {
             let waiting = lane.waiting.iter().flat_map(|c| c.tasks.iter());

@@ -429,7 +429,9 @@ impl Shape<'_> {
         let kept = line == 1 || held <= self.slots;
         let steps = (depth * products) as f64 * if triangle { 0.5 } else { 1.0 };
         let own_s = r as f64 * c as f64 * self.tile.k as f64 * pace.row_s;
-        let kernels = steps * (r * c) as f64 * self.kernel_s.max(pace.issue_s) + own_s;
+        // One thread queues a task of every device, one after the other, while each runs a kernel.
+        let queueing_s = pace.issue_s * self.machine.devices.len() as f64;
+        let kernels = steps * (r * c) as f64 * self.kernel_s.max(queueing_s) + own_s;
         let uploads = |(tiles, tile_s): (usize, f64)| steps * tiles as f64 * tile_s;
         // Slots beyond the least let uploads run ahead of kernels.
         let ahead = (self.slots - self.needed(r, c)) as f64 / (r + c) as f64;

@@ -215,7 +215,10 @@ mod tests {
                 scope.spawn(|| touch(memory + DEADLY));
                 for k in 1..4 {
                     scope.spawn(move || {
-                        thread::sleep(Duration::from_millis(20));
+                        // Behind the deadly one, on a busy machine, too.
+                        while FAULTS.load(Ordering::Relaxed) == 0 {
+                            thread::sleep(Duration::from_millis(1));
+                        }
                         touch(memory + k * page);
                     });
                 }

@@ -105,7 +105,9 @@ pub(crate) fn simulated(config: &Config, machine: &SimMachine) -> Option<&'stati
     cfg.late = config.sim.late;
     cfg.poison = config.sim.poison;
     cfg.seed = config.sim.seed;
-    cfg.link_gbs = config.sim.link_gbs.or(cfg.link_gbs);
+    // In virtual time a clock says what copies take, and no thread sleeps.
+    let link_gbs = config.sim.link_gbs.filter(|_| !config.sim.virtual_time);
+    cfg.link_gbs = link_gbs.or(cfg.link_gbs);
     cfg.fail = config.sim.fail.map(|f| match f {
         Fail::Refuse(n) => sim::Fail::Refuse(n),
         Fail::Lost(n) => sim::Fail::Lost(n),

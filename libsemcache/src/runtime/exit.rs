@@ -14,7 +14,7 @@ use crate::process::signals_blocked::SignalsBlocked;
 use super::mode::{Mode, is_secluded, mode, set_mode};
 use super::phase::stop;
 use super::report::file::{is_main, publish};
-use super::report::{self, Device, Report};
+use super::report::{self, Device, Report, VirtualTime};
 use super::started::get;
 use super::{init, underway};
 use crate::base::DeviceId;
@@ -134,6 +134,8 @@ pub fn write_report(more: &[(String, WhyHost, u64)]) {
 
 fn device((i, caps): (usize, &Caps)) -> Device {
     let did = counters::devices::on(DeviceId::at(i));
+    let [kernels_ns, uploads_ns, write_backs_ns, peers_ns, end_ns] =
+        did.in_virtual_time.all().map(|n| n.get());
     Device {
         name: caps.name.clone(),
         kind: caps.kind.to_owned(),
@@ -143,6 +145,13 @@ fn device((i, caps): (usize, &Caps)) -> Device {
         h2d: did.h2d.get(),
         d2h: did.d2h.get(),
         p2p: did.p2p.get(),
+        virtual_time: VirtualTime {
+            kernels_ns,
+            uploads_ns,
+            write_backs_ns,
+            peers_ns,
+            end_ns,
+        },
         left_out: did.reasons(),
     }
 }

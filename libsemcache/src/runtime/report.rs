@@ -35,9 +35,43 @@ pub struct Device {
     pub d2h: u64,
     /// Bytes copied to the device from other devices.
     pub p2p: u64,
+    /// What its operations took on the modelled machine, in virtual time.
+    #[serde(skip_serializing_if = "VirtualTime::is_zero")]
+    pub virtual_time: VirtualTime,
     /// Calls on other devices only, by the name of the reason ([`LeftOut::name`](crate::base::counters::LeftOut::name)). A call
     /// that repeats an earlier one is not counted here.
     pub left_out: BTreeMap<String, u64>,
+}
+
+/// Nanoseconds of a device's operations on the modelled machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VirtualTime {
+    /// Its kernels together.
+    pub kernels_ns: u64,
+    /// Its copies from the host together.
+    pub uploads_ns: u64,
+    /// Its copies to the host together.
+    pub write_backs_ns: u64,
+    /// Its copies from other devices together.
+    pub peers_ns: u64,
+    /// When the last operation is complete.
+    pub end_ns: u64,
+}
+
+impl VirtualTime {
+    fn is_zero(&self) -> bool {
+        *self == VirtualTime::default()
+    }
+
+    /// Adds what another process took; each has a time of its own.
+    fn add(&mut self, other: &VirtualTime) {
+        self.kernels_ns += other.kernels_ns;
+        self.uploads_ns += other.uploads_ns;
+        self.write_backs_ns += other.write_backs_ns;
+        self.peers_ns += other.peers_ns;
+        self.end_ns = self.end_ns.max(other.end_ns);
+    }
 }
 
 impl Device {
@@ -48,6 +82,7 @@ impl Device {
         self.h2d += other.h2d;
         self.d2h += other.d2h;
         self.p2p += other.p2p;
+        self.virtual_time.add(&other.virtual_time);
         for (why, n) in &other.left_out {
             *self.left_out.entry(why.clone()).or_default() += n;
         }

@@ -1,10 +1,10 @@
 //! When the operations of a simulated machine run on the machine that it models: the clock of [`crate::device::clocked`], by the
 //! clocks that the timeline of a call advances (`model::clocks`) and the same seconds of kernels (`model::exec`).
 
-use crate::base::DeviceId;
 use crate::base::timed::Operation;
+use crate::base::{DeviceId, Links};
 use crate::device::clocked::Clock;
-use crate::model::clocks::{Clocks, DeviceLinks};
+use crate::model::clocks::{Clocks, DeviceLinks, Span};
 use crate::model::exec::device_s;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::plan::Pace;
@@ -13,18 +13,29 @@ use crate::plan::Pace;
 #[derive(Debug)]
 pub struct VirtualTime {
     clocks: Clocks,
+    links: Links,
     rates: Vec<DeviceRates>,
+    /// A device of which kernels take so many times as long as its rates say.
+    slow: Option<(usize, f64)>,
 }
 
 impl VirtualTime {
-    /// The clock of `devices` devices of a machine with these rates, at time zero.
+    /// The clock of `devices` devices of a machine with these rates and links between devices, at time zero. Kernels of the device
+    /// `slow`, if there is one, take so many times as long as its rates say.
     #[must_use]
-    pub fn new(rates: &Rates, devices: usize) -> VirtualTime {
+    pub fn new(
+        rates: &Rates,
+        between: Links,
+        devices: usize,
+        slow: Option<(usize, f64)>,
+    ) -> VirtualTime {
         let ids = || (0..devices).map(DeviceId::at);
         let links = ids().map(|id| DeviceLinks::new(rates.of(id), rates.ports.of(id)));
         VirtualTime {
             clocks: Clocks::new(links.collect(), rates.ports.each().to_vec()),
+            links: between,
             rates: ids().map(|id| *rates.of(id)).collect(),
+            slow,
         }
     }
 }
@@ -38,41 +49,45 @@ impl Clock for VirtualTime {
         self.clocks.wait_until(at);
     }
 
-    fn queue(&mut self, device: DeviceId, operation: Operation, ready: f64) -> f64 {
+    fn queue(&mut self, device: DeviceId, operation: Operation, ready: f64) -> (f64, f64) {
         let d = device.index();
-        let Some(rates) = self.rates.get(d).copied() else {
-            return ready;
-        };
         let clocks = &mut self.clocks;
         let now = clocks.now();
+        let Some(rates) = self.rates.get(d) else {
+            return (ready, ready);
+        };
         clocks.queue_at(now, d);
         let cost = |run: usize, bytes: usize| bytes as f64 / rates.runs.of(run);
-        match operation {
+        let Span { start, end } = match operation {
             Operation::Upload(copy) => {
                 let bytes = copy.bytes as f64;
                 let copying = clocks.uploading(d, ready, bytes, cost(copy.run, copy.bytes));
                 clocks.upload(d, copying);
-                copying.span.end
+                copying.span
             }
             Operation::Download(copy) => {
                 let bytes = copy.bytes as f64;
-                let span = clocks.write_back(d, ready, bytes, cost(copy.run, copy.bytes));
-                span.end
+                clocks.write_back(d, ready, bytes, cost(copy.run, copy.bytes))
             }
-            Operation::Peer(bytes) => {
-                let span = clocks.copying(d, ready, bytes as f64);
-                clocks.copy(d, span);
-                span.end
+            Operation::Peer(from, bytes) => {
+                let over = (from.index(), self.links.of(device, from));
+                let crossing = clocks.copying(d, over, ready, bytes as f64);
+                clocks.copy(d, crossing);
+                crossing.span
             }
             // As in the timeline, the thread has queued a task once it has queued its kernel.
             Operation::Kernel(work) => {
                 let queued = now + Pace::USUAL.issue_s;
                 clocks.queue_at(queued, d);
-                clocks
-                    .kernel(d, ready.max(queued), device_s(&work, &rates))
-                    .end
+                let slow = self.slow.filter(|(slow, _)| *slow == d);
+                let factor = slow.map_or(1.0, |(_, factor)| factor);
+                clocks.kernel(d, ready.max(queued), device_s(&work, rates) * factor)
             }
-            Operation::Within => ready.max(now),
-        }
+            Operation::Within => {
+                let at = ready.max(now);
+                Span { start: at, end: at }
+            }
+        };
+        (start, end)
     }
 }

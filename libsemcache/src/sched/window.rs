@@ -3,7 +3,7 @@
 //!
 //! Between two tasks nothing is held: the issue can be left off and taken up again, or never.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::memory::work;
@@ -11,16 +11,19 @@ use super::queue::{Memory, Out, Queue};
 use super::room::Tiles;
 use super::run::Stopped;
 use super::streamed::StreamedWriteBack;
-use crate::base::DeviceSet;
+use crate::base::config::Scheduler;
 use crate::base::counters::COUNTERS;
+use crate::base::{DeviceSet, Link};
 use crate::cache::Cache;
 use crate::cache::pins::Pinning;
 use crate::cache::task::Use;
 use crate::device::api::{Backend, DeviceError, Ticket};
+use crate::model::dealing::{self, Dealing, Next};
 use crate::model::exec::device_s;
 use crate::model::rates::Rates;
-use crate::model::window::{self, Next, Window};
-use crate::plan::{Plan, Problem, chains};
+use crate::model::stations::{Reading, Stations};
+use crate::model::window::Window;
+use crate::plan::{Access, Plan, Problem, chains};
 
 /// A device that has not completed a task for this number of seconds is waited for without an end to the wait, in which the machine
 /// finds out whether the device is lost.
@@ -33,7 +36,7 @@ const SLICE: Duration = Duration::from_micros(200);
 pub struct Windowed {
     plan: Plan,
     devices: DeviceSet,
-    window: Window,
+    dealing: Box<dyn Dealing>,
     /// For each device, the tickets of its tasks that are not known to be complete.
     tickets: Vec<VecDeque<Ticket>>,
     /// The tasks in the order in which they were queued.
@@ -46,23 +49,41 @@ pub struct Windowed {
 }
 
 impl Windowed {
-    /// A plan on these devices, by whose rates the tasks are predicted, with at most `depth` tasks of each device in flight.
+    /// A plan on these devices of a cache, by whose rates the tasks are predicted, dealt to them as `scheduler` does; by default with
+    /// at most `depth` tasks of each device in flight.
     #[must_use]
     pub fn new(
+        cache: &Cache,
         problem: &Problem,
         plan: Plan,
         (devices, rates): (&DeviceSet, &Rates),
-        depth: usize,
+        (scheduler, depth): (Scheduler, usize),
     ) -> Windowed {
+        let links = cache.links();
+        let caps = cache.backend().devices().iter();
+        let memory = caps.map(|caps| caps.memory).min().unwrap_or(0);
         let first = rates.of(devices.id(0));
         let seconds = |at: usize| device_s(&work(problem, &plan.tasks[at]), first);
-        let chains = chains(problem, &plan).into_iter().map(|c| window::Chain {
+        let chains = chains(problem, &plan).into_iter().map(|c| dealing::Chain {
             device: devices.position(c.device).unwrap_or(0),
             tasks: c.tasks.into_iter().map(|at| (at, seconds(at))).collect(),
         });
         let speeds: Vec<f64> = devices.ids().map(|id| devices.speed(id)).collect();
+        let chains: Vec<_> = chains.collect();
+        let dealing: Box<dyn Dealing> = match scheduler {
+            Scheduler::Planned => Box::new(Window::new(chains, &speeds, depth)),
+            other => {
+                let (readings, tile) = readings(problem, &plan, chains);
+                let near = devices.ids().map(|to| {
+                    let fast = |from| matches!(links.of(to, from), Link::Faster(_));
+                    devices.ids().map(fast).collect()
+                });
+                let capacity = memory / tile.max(1);
+                Box::new(Stations::new(other, readings, near.collect(), capacity))
+            }
+        };
         Windowed {
-            window: Window::new(chains.collect(), &speeds, depth),
+            dealing,
             tickets: vec![VecDeque::new(); devices.len()],
             devices: *devices,
             queued: Vec::with_capacity(plan.tasks.len()),
@@ -102,8 +123,9 @@ impl Windowed {
         let backend = cache.backend();
         let now = &|| backend.now().unwrap_or_else(now);
         loop {
-            queue.dealt = self.window.moved() > 0;
-            match self.window.next(now()) {
+            queue.dealt = self.dealing.moved() > 0;
+            match self.dealing.next(now()) {
+                Next::Give(chain) => self.give(&[chain], streamed),
                 Next::Task { device, task } => match queue.task(&self.plan, task) {
                     Ok(ticket) => {
                         queue.write_back(&self.plan, task, streamed);
@@ -134,7 +156,7 @@ impl Windowed {
 
     /// The thread is about to do something else, so the time of the tasks in flight says nothing about their devices.
     pub fn forget_time(&mut self) {
-        self.window.forget_time();
+        self.dealing.forget_time();
     }
 
     /// Waits for the oldest task of a device, or a moment, and notes all tasks that are complete.
@@ -194,10 +216,14 @@ impl Windowed {
     /// The oldest task of a device is complete.
     fn complete(&mut self, device: usize, streamed: &mut StreamedWriteBack, now: f64) {
         self.tickets[device].pop_front();
-        let dealt = self.window.completed(device, now);
-        if dealt.is_empty() {
-            return;
+        let dealt = self.dealing.completed(device, now);
+        if !dealt.is_empty() {
+            self.give(&dealt, streamed);
         }
+    }
+
+    /// These chains, of which nothing is queued, are now on the devices that they name.
+    fn give(&mut self, dealt: &[dealing::Chain], streamed: &mut StreamedWriteBack) {
         let moved = dealt.iter().flat_map(|chain| {
             let device = self.devices.id(chain.device);
             chain.tasks.iter().map(move |task| (task.0, device))
@@ -221,7 +247,7 @@ impl Windowed {
     #[must_use]
     pub fn into_plan(self) -> Plan {
         let mut plan = self.plan;
-        let rest = self.failed.into_iter().chain(self.window.rest());
+        let rest = self.failed.into_iter().chain(self.dealing.rest());
         let order = self.queued.into_iter().chain(rest);
         plan.tasks = order.map(|at| plan.tasks[at].clone()).collect();
         plan
@@ -230,6 +256,36 @@ impl Windowed {
     /// Of the devices' measured paces, by which share the fastest and the slowest lie apart.
     #[must_use]
     pub fn spread(&self) -> f64 {
-        self.window.spread()
+        self.dealing.spread()
     }
+}
+
+/// Chains with the tiles of the inputs that each reads, in the order of the output's rows and then its columns; and the bytes of the
+/// largest of these tiles.
+fn readings(problem: &Problem, plan: &Plan, chains: Vec<dealing::Chain>) -> (Vec<Reading>, usize) {
+    let (mut numbers, mut largest) = (HashMap::new(), 0);
+    let mut found = Vec::with_capacity(chains.len());
+    for chain in chains {
+        let (mut inputs, mut place) = (Vec::new(), (usize::MAX, usize::MAX));
+        for (at, _) in &chain.tasks {
+            for part in &plan.tasks[*at].parts {
+                if problem.access(part.operand) != Access::Read {
+                    place = place.min((part.row, part.col));
+                    continue;
+                }
+                largest = largest.max(part.rows * part.cols * problem.dtype.size());
+                let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+                let tile = (part.operand, part.row, part.col);
+                inputs.push(*numbers.entry(tile).or_insert(next));
+            }
+        }
+        inputs.sort_unstable();
+        inputs.dedup();
+        found.push((place, Reading { chain, inputs }));
+    }
+    found.sort_by_key(|(place, _)| *place);
+    (
+        found.into_iter().map(|(_, reading)| reading).collect(),
+        largest,
+    )
 }

@@ -7,6 +7,8 @@ mod presets;
 
 use std::borrow::Cow;
 
+use crate::base;
+
 pub use presets::{NAMES, preset};
 
 /// One direction of a connection between two memories.
@@ -140,6 +142,27 @@ impl Topology {
         near
     }
 
+    /// How a device reads the memory of each device: over links faster than the one from the host, in classes by their rates, over
+    /// slower ones, or not directly.
+    #[must_use]
+    pub fn classes(&self, device: usize) -> Vec<base::Link> {
+        let from_host = self.to_device(device).gbs;
+        let rates = (0..self.devices()).map(|from| self.peer(from, device).map(|link| link.gbs));
+        let rates: Vec<Option<f64>> = rates.collect();
+        let faster = rates.iter().copied().flatten().filter(|r| *r > from_host);
+        let mut faster: Vec<f64> = faster.collect();
+        faster.sort_by(|a, b| b.total_cmp(a));
+        faster.dedup();
+        let class = |rate: f64| faster.iter().position(|r| *r == rate);
+        let link = |rate: &Option<f64>| match rate {
+            Some(rate) => class(*rate).map_or(base::Link::Slower, |n| {
+                base::Link::Faster(u8::try_from(n).unwrap_or(u8::MAX))
+            }),
+            None => base::Link::None,
+        };
+        rates.iter().map(link).collect()
+    }
+
     /// Connections that several host links share.
     #[must_use]
     pub fn uplinks(&self) -> &[Uplink] {
@@ -172,6 +195,33 @@ pub struct Machine {
     pub engines: Vec<Engine>,
     /// The connections of the devices.
     pub topology: Topology,
+}
+
+impl Machine {
+    /// The same machine with its first `devices` devices alone.
+    #[must_use]
+    fn first(mut self, devices: usize) -> Machine {
+        self.engines.truncate(devices);
+        let all = self.topology.devices();
+        let Topology {
+            to_device,
+            to_host,
+            peers,
+            uplinks,
+        } = &mut self.topology;
+        to_device.truncate(devices);
+        to_host.truncate(devices);
+        let mut at = 0..all * all;
+        peers.retain(|_| {
+            at.next()
+                .is_some_and(|i| i / all < devices && i % all < devices)
+        });
+        for uplink in uplinks.iter_mut() {
+            uplink.devices.retain(|device| *device < devices);
+        }
+        uplinks.retain(|uplink| !uplink.devices.is_empty());
+        self
+    }
 }
 
 #[cfg(test)]
@@ -229,6 +279,29 @@ mod tests {
             })
             .sum();
         assert_eq!(double, 16, "each device has two double links");
+    }
+
+    #[test]
+    fn the_first_devices_keep_their_links() {
+        let (all, some) = (
+            preset("dgx1").expect("all"),
+            preset("dgx1:3").expect("three"),
+        );
+        assert_eq!((some.engines.len(), some.topology.devices()), (3, 3));
+        for (a, b) in (0..3).flat_map(|a| (0..3).map(move |b| (a, b))) {
+            assert_eq!(some.topology.peer(a, b), all.topology.peer(a, b));
+        }
+        let behind: Vec<_> = some
+            .topology
+            .uplinks()
+            .iter()
+            .map(|u| &*u.devices)
+            .collect();
+        assert_eq!(behind, [&[0, 1][..], &[2]]);
+        assert_eq!(preset("dgx1:8"), Some(all));
+        for none in ["dgx1:0", "dgx1:9", "dgx1:", "dgx1:1:1", "nonsense:1"] {
+            assert_eq!(preset(none), None);
+        }
     }
 
     #[test]

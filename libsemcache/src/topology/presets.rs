@@ -12,9 +12,21 @@ pub const NAMES: [&str; 13] = [
 
 const GIB: usize = 1 << 30;
 
-/// A machine by name.
+/// A machine by name; `NAME:N` is its first N devices.
 #[must_use]
 pub fn preset(name: &str) -> Option<Machine> {
+    match name.split_once(':') {
+        Some((name, count)) => {
+            let (machine, count) = (whole(name)?, count.parse().ok()?);
+            (1..=machine.engines.len())
+                .contains(&count)
+                .then(|| machine.first(count))
+        }
+        None => whole(name),
+    }
+}
+
+fn whole(name: &str) -> Option<Machine> {
     Some(match name {
         "dgx1" => dgx1(),
         "everest" => everest(),

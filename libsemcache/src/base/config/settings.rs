@@ -44,6 +44,8 @@ pub struct Sim {
     pub link_gbs: Option<f64>,
     /// An injected failure.
     pub fail: Option<Fail>,
+    /// In virtual time, a device of which kernels take so many times as long as predicted.
+    pub slow: Option<(usize, f64)>,
     /// A clock says how long the operations take on the modelled machine.
     pub virtual_time: bool,
     /// Copies and kernels move and compute nothing, and no memory is used.
@@ -106,10 +108,25 @@ pub enum Ranks {
 pub enum Peers {
     /// Bytes that the host has, too, come from a device whose link is faster than the host's.
     Auto,
-    /// They come from any device to which there is a link.
+    /// They come from any device to which there is a link, over the fastest of these.
     Any,
+    /// They come from the first device to which there is a link, however fast that is. XKBlas without its topology-aware heuristic.
+    Unranked,
     /// They come from the host.
     Off,
+}
+
+/// `SEMCACHE_SCHEDULER`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheduler {
+    /// Devices compute the tasks that the plan gives them; see `model::window` for what goes to others.
+    Planned,
+    /// Equal shares of neighbouring tiles of the output, whatever the devices' speeds.
+    Static,
+    /// BLASX's queue with reservation stations.
+    Blasx,
+    /// XKaapi's work stealing.
+    Xkaapi,
 }
 
 /// `SEMCACHE_PIN`.

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::settings::{
-    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile, Sim,
-    SimMachine, Window,
+    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile,
+    Scheduler, Sim, SimMachine, Window,
 };
 use crate::base::heuristics::Without;
 use crate::base::ids::MAX_DEVICES;
@@ -65,7 +65,8 @@ pub(super) fn trace(v: &str) -> Result<Option<String>, Bad> {
 }
 
 pub(super) fn devices(v: &str) -> Result<Devices, Bad> {
-    const WHAT: Bad = Bad("is not one of auto, none, cuda, cuda:0,2, sim:N, sim:PRESET");
+    const WHAT: Bad =
+        Bad("is not one of auto, none, cuda, cuda:0,2, sim:N, sim:PRESET, sim:PRESET:N");
     let (kind, rest) = match v.split_once(':') {
         Some((kind, rest)) => (kind.trim(), Some(rest.trim())),
         None => (v, None),
@@ -120,6 +121,15 @@ pub(super) fn sim(v: &str) -> Result<Sim, Bad> {
                 }
                 sim.link_gbs = Some(gbs);
             }
+            Some(("slow", what)) => {
+                let slow = what.split_once(':');
+                let (device, factor) = slow.ok_or(Bad("needs slow=DEVICE:FACTOR"))?;
+                let (device, factor) = (number::<usize>(device)?, number::<f64>(factor)?);
+                if device >= MAX_DEVICES || !factor.is_finite() || factor <= 0.0 {
+                    return Err(Bad("needs a device, and a factor above zero"));
+                }
+                sim.slow = Some((device, factor));
+            }
             Some(("fail", what)) => {
                 sim.fail = Some(match what.split_once(':') {
                     Some(("refuse", n)) => Fail::Refuse(index(n)?),
@@ -130,7 +140,7 @@ pub(super) fn sim(v: &str) -> Result<Sim, Bad> {
             }
             _ => {
                 return Err(Bad(
-                    "is not a list of late, poison, virtual, hollow, seed=N, link=GB/s, fail=refuse:N, fail=lost:N, fail=launches:N",
+                    "is not a list of late, poison, virtual, hollow, seed=N, link=GB/s, slow=DEVICE:FACTOR, fail=refuse:N, fail=lost:N, fail=launches:N",
                 ));
             }
         }
@@ -185,12 +195,23 @@ pub(super) fn ranks(v: &str) -> Result<Ranks, Bad> {
     }
 }
 
+pub(super) fn scheduler(v: &str) -> Result<Scheduler, Bad> {
+    match v {
+        "planned" => Ok(Scheduler::Planned),
+        "static" => Ok(Scheduler::Static),
+        "blasx" => Ok(Scheduler::Blasx),
+        "xkaapi" => Ok(Scheduler::Xkaapi),
+        _ => Err(Bad("is not one of planned, static, blasx, xkaapi")),
+    }
+}
+
 pub(super) fn peers(v: &str) -> Result<Peers, Bad> {
     match v {
         "auto" => Ok(Peers::Auto),
         "any" => Ok(Peers::Any),
+        "unranked" => Ok(Peers::Unranked),
         "off" => Ok(Peers::Off),
-        _ => Err(Bad("is not one of auto, any, off")),
+        _ => Err(Bad("is not one of auto, any, unranked, off")),
     }
 }
 

@@ -7,6 +7,46 @@ use super::table::Counter;
 use crate::base::DeviceId;
 use crate::base::ids::MAX_DEVICES;
 
+/// When the operations of a device run on the machine that is modelled (`SEMCACHE_SIM=virtual`), in nanoseconds.
+#[derive(Debug)]
+pub struct InVirtualTime {
+    /// The times of its kernels together.
+    pub kernels_ns: Counter,
+    /// Of copies from the host.
+    pub uploads_ns: Counter,
+    /// Of copies to the host.
+    pub write_backs_ns: Counter,
+    /// Of copies from other devices.
+    pub peers_ns: Counter,
+    /// When the last of its operations is complete.
+    pub end_ns: Counter,
+}
+
+impl InVirtualTime {
+    const fn new() -> InVirtualTime {
+        InVirtualTime {
+            kernels_ns: Counter::new(),
+            uploads_ns: Counter::new(),
+            write_backs_ns: Counter::new(),
+            peers_ns: Counter::new(),
+            end_ns: Counter::new(),
+        }
+    }
+
+    /// The numbers, in the order of the fields.
+    #[must_use]
+    pub fn all(&self) -> [&Counter; 5] {
+        let InVirtualTime {
+            kernels_ns,
+            uploads_ns,
+            write_backs_ns,
+            peers_ns,
+            end_ns,
+        } = self;
+        [kernels_ns, uploads_ns, write_backs_ns, peers_ns, end_ns]
+    }
+}
+
 /// What one device did.
 #[derive(Debug)]
 pub struct OnDevice {
@@ -24,6 +64,8 @@ pub struct OnDevice {
     pub sampled_work: Counter,
     /// Nanoseconds that these kernels took.
     pub sampled_ns: Counter,
+    /// What that took in virtual time.
+    pub in_virtual_time: InVirtualTime,
     left_out: [Counter; LeftOut::ALL.len()],
 }
 
@@ -36,6 +78,7 @@ static DEVICES: [OnDevice; MAX_DEVICES] = [const {
         p2p: Counter::new(),
         sampled_work: Counter::new(),
         sampled_ns: Counter::new(),
+        in_virtual_time: InVirtualTime::new(),
         left_out: [const { Counter::new() }; LeftOut::ALL.len()],
     }
 }; MAX_DEVICES];
@@ -73,10 +116,12 @@ pub(super) fn reset() {
             p2p,
             sampled_work,
             sampled_ns,
+            in_virtual_time,
             left_out,
         } = d;
         let all = [calls, tasks, h2d, d2h, p2p, sampled_work, sampled_ns];
-        for n in all.into_iter().chain(left_out) {
+        let all = all.into_iter().chain(in_virtual_time.all());
+        for n in all.chain(left_out) {
             n.reset();
         }
     }

@@ -425,7 +425,7 @@ impl Backend for CudaMachine {
         let operation = if from == to {
             Operation::Within
         } else {
-            Operation::Peer(shape.bytes())
+            Operation::Peer(from, shape.bytes())
         };
         Ok(Ticket {
             device: to,

@@ -1,7 +1,7 @@
 //! Settings of a simulated machine: size, link rate, and misbehaviours for tests (late, poison, failures).
 
 use crate::base::{Link, Links};
-use crate::topology::{self, Machine, Topology};
+use crate::topology::{self, Machine};
 
 /// An injected failure. The calls alloc, upload, download, `copy_peer` and launch are counted together from 1, over the
 /// whole machine.
@@ -79,7 +79,7 @@ impl SimConfig {
     pub fn links(&self) -> Links {
         Links::new((0..self.devices).map(|to| {
             match &self.preset {
-                Some(machine) => row(&machine.topology, to),
+                Some(machine) => machine.topology.classes(to),
                 None => (0..self.devices)
                     .map(|from| match from == to {
                         true => Link::None,
@@ -89,28 +89,4 @@ impl SimConfig {
             }
         }))
     }
-}
-
-/// How a device of a modelled machine reads the memory of each device.
-fn row(topology: &Topology, device: usize) -> Vec<Link> {
-    let to_device = topology.to_device(device).gbs;
-    let rates: Vec<Option<f64>> = (0..topology.devices())
-        .map(|from| topology.peer(from, device).map(|link| link.gbs))
-        .collect();
-    let mut faster: Vec<f64> = rates
-        .iter()
-        .copied()
-        .flatten()
-        .filter(|r| *r > to_device)
-        .collect();
-    faster.sort_by(|a, b| b.total_cmp(a));
-    faster.dedup();
-    let class = |rate: f64| faster.iter().position(|r| *r == rate);
-    let link = |rate: &Option<f64>| match rate {
-        Some(rate) => class(*rate).map_or(Link::Slower, |n| {
-            Link::Faster(u8::try_from(n).unwrap_or(u8::MAX))
-        }),
-        None => Link::None,
-    };
-    rates.iter().map(link).collect()
 }

@@ -34,7 +34,7 @@ impl Times {
             Work::Upload { ref src, .. } => (Operation::Upload(copied(src.shape())), start),
             Work::Download { shape, .. } => (Operation::Download(copied(shape)), start),
             Work::Peer { from, shape, .. } if from != device(stream) => {
-                (Operation::Peer(shape.bytes()), start)
+                (Operation::Peer(from, shape.bytes()), start)
             }
             Work::Kernel(ref kernel) => (Operation::Kernel(kernel.timed_work()), start),
             Work::Peer { .. } | Work::Poison { .. } => (Operation::Within, start),

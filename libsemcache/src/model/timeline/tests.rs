@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::classes::ClassRates;
 use crate::model::rates::LinkRate;
 use proptest::prelude::*;
 
@@ -18,6 +19,7 @@ fn device(slots: usize) -> Device {
                 bytes_per_s: 10.0,
                 ..LINK
             },
+            classes: ClassRates::default(),
             port: None,
         },
     }

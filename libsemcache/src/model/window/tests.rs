@@ -91,6 +91,7 @@ fn play(
                 let (device, _) = machine.step().expect("a task is queued");
                 window.completed(device, machine.now);
             }
+            Next::Give(chain) => panic!("{chain:?}"),
             Next::Done => break,
         }
     }

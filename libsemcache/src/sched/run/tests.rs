@@ -1,7 +1,7 @@
 //! Products on simulated devices that do not hold the operands, in late and poison mode, against plain loops.
 
 use super::*;
-use crate::base::config::Peers;
+use crate::base::config::{Peers, Scheduler};
 use crate::base::counters::{self, COUNTERS};
 use crate::base::{DeviceId, Dtype, Form, Op, Rect, RectSet, Routine, TileSize, Value};
 use crate::cache::pins::Pinning;
@@ -360,7 +360,13 @@ fn chains_that_go_to_other_devices_are_computed_once() {
             let tiles = holds.tiles();
             assert_eq!(tiles.is_some(), memory < 1 << 20);
             let mut streamed = StreamedWriteBack::new(&plan, &[2], tiles.is_some());
-            let mut windowed = Windowed::new(call.0, plan.clone(), (&set, &rates), 2);
+            let mut windowed = Windowed::new(
+                cache,
+                call.0,
+                plan.clone(),
+                (&set, &rates),
+                (Scheduler::Planned, 2),
+            );
             let watch = std::time::Instant::now();
             let now = || watch.elapsed().as_secs_f64();
             let mut left_off = 0;
@@ -398,7 +404,13 @@ fn a_windowed_plan_that_stops_has_what_is_queued_first() {
     resources.apart = true;
     let plan = lower(&product.problem, &resources);
     let call = (&product.problem, &*product.operands);
-    let mut windowed = Windowed::new(call.0, plan.clone(), (&set, &rates), 3);
+    let mut windowed = Windowed::new(
+        &product.cache,
+        call.0,
+        plan.clone(),
+        (&set, &rates),
+        (Scheduler::Planned, 3),
+    );
     let queued = std::cell::Cell::new(0);
     let mut streamed = StreamedWriteBack::default();
     let pause = || {
