@@ -20,6 +20,10 @@ pub const PINS: &[&str] = &["auto", "again", "off"];
 pub const SHARES: &[&str] = &["auto", "auto", "off", "20%", "60%"];
 /// Tasks of a call that are queued ahead of each device: all, or few, so that signals come between two of them.
 pub const WINDOWS: &[&str] = &["auto", "1", "3"];
+/// Which device computes which tasks.
+pub const SCHEDULERS: &[&str] = &["planned", "static", "blasx", "xkaapi"];
+/// From where a device gets bytes that the host has, too.
+pub const PEERS: &[&str] = &["auto", "any", "unranked", "off"];
 /// Faults of simulated devices.
 pub const MODES: &[&str] = &["", "late", "poison"];
 
@@ -60,6 +64,10 @@ impl Setting {
             set.push(("SEMCACHE_SIM", sim.join(",")));
         }
         set.push(("SEMCACHE_DEVICES", devices));
+        if rng.one_in(3) {
+            set.push(("SEMCACHE_SCHEDULER", rng.of(SCHEDULERS).into()));
+            set.push(("SEMCACHE_PEERS", rng.of(PEERS).into()));
+        }
         Setting(set)
     }
 

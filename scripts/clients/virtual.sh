@@ -44,6 +44,18 @@ for machine in "${machines[@]}"; do
     done
     say "virtual time on $machine: ${#calls[@]} programs alike"
 done
+# As other libraries deal the tasks.
+for scheduler in static blasx xkaapi; do
+    for call in "${calls[@]}"; do
+        settings=(SEMCACHE_TILE=128 "SEMCACHE_SCHEDULER=$scheduler" SEMCACHE_PEERS=unranked)
+        first=$(in_time makalu hollow "$call" "${settings[@]}")
+        for sim in virtual virtual,seed=5,late,poison; do
+            other=$(in_time makalu "$sim" "$call" "${settings[@]}")
+            [ "$first" = "$other" ] || fail "$call, $scheduler: hollow $first, $sim $other"
+        done
+    done
+done
+say "virtual time by three other schedulers: ${#calls[@]} programs alike"
 # Matrices of 80 GB each, and BLASX's product on Everest: it sends 18.7 GB there.
 read -r ns h2d _ p2p _ <<<"$(in_time h200x8 hollow "dgemm 100000 1")"
 say "dgemm 100000 on eight H200: $((ns / 1000000)) ms, $((h2d >> 30)) GiB in, $((p2p >> 30)) GiB between devices"
