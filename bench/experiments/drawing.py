@@ -72,10 +72,11 @@ def curves(path, parts, x, y, log=(True, False), ticks=None, zero=False, share=F
             sizes_on(a.xaxis, ticks if isinstance(ticks, list) else {p[0] for _, points, _ in series for p in points})
         if ticks and len(a.get_xticks()) > 6:
             a.tick_params(axis="x", labelrotation=60)
-        if zero:
-            a.set_ylim(bottom=0)
         if values:
             a.set_yticks(values, [f"{v:g}" for v in values])
+    # When all panels are drawn, whose axes may be one.
+    for a in axes if zero else []:
+        a.set_ylim(bottom=0)
     for a in axes[::len(parts) // rows]:
         a.set_ylabel(y)
     axes[0].legend(fontsize=7.5)

@@ -9,12 +9,19 @@ from experiments import models
 from experiments.measurements import Measured, path_of
 from experiments.page import Page
 from experiments.predictions import Machine
+from experiments.virtual import Device, Runs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TITLES = {"cocopelia": "CoCoPeLia", "werkhoven": "Performance models for CPU-GPU data transfers"}
+TITLES = {"cocopelia": "CoCoPeLia, measured again", "werkhoven": "Performance models for CPU-GPU data transfers, measured again",
+          "semcache": "SemCache++, in virtual time", "blasx": "BLASX, in virtual time", "xkblas": "XKBlas, in virtual time",
+          "beyond": "Beyond the papers' machines, in virtual time"}
+QUICK = " (quick: the numbers have no meaning)"
 
 
 def paper_of(name):
+    """What the paper says; none where there is no file of it."""
+    if not os.path.exists(os.path.join(HERE, name + ".toml")):
+        return None
     with open(os.path.join(HERE, name + ".toml"), "rb") as f:
         return tomllib.load(f)
 
@@ -26,7 +33,7 @@ def cited(paper, name):
 
 def head(page, name, measured, paper, machine):
     m = measured.machine
-    page.heading(f"{TITLES[name]}, measured again" + (" (quick: the numbers have no meaning)" if measured.quick else ""), 1)
+    page.heading(TITLES[name] + (QUICK if measured.quick else ""), 1)
     page.text(cited(paper, name))
     settings = [f"{k}={v}" for k, v in measured.settings.items() if k != "SEMCACHE_HOST_BLAS"]
     page.items(f"GPU: {m['gpu']}; CPU: {m['cpu']}, {m['cores']} cores",
@@ -77,7 +84,7 @@ def measured_page(name, o, draw):
 def model_page(name, o, draw):
     """The models' curves alone, for machines of the paper or for one that is named."""
     paper, page = paper_of(name), Page(o.out, name + "-model", draw)
-    page.heading(f"{TITLES[name]}: what the models say", 1)
+    page.heading(f"{TITLES[name].split(',')[0]}: what the models say", 1)
     page.text(cited(paper, name))
     with tempfile.TemporaryDirectory() as folder:
         if o.machine:
@@ -94,8 +101,29 @@ def model_page(name, o, draw):
     page.write()
 
 
+def simulated_page(name, o, draw):
+    """Of runs in virtual time, which are made first."""
+    experiment, runs = importlib.import_module(f"experiments.{name}"), Runs(o.semcache, o.data if o.kept else o.out, name, o.quick)
+    if not o.kept:
+        runs.make(experiment.wanted(o.quick), getattr(experiment, "OF_DEVICES", Device._fields))
+    elif not runs.lines:
+        raise SystemExit(f"reproduce: {runs.path} has no runs")
+    runs.keep(o.out)
+    page, paper = Page(o.out, name, draw), paper_of(name)
+    page.heading(TITLES[name] + (QUICK if runs.quick else ""), 1)
+    if paper:
+        page.text(cited(paper, name))
+    page.items(f"simulated machines of the library at {runs.head['semcache']}, in [virtual time](../../../docs/virtual-time.md): nothing "
+               "is computed, no GPU is involved",
+               f"written by `bench/reproduce {name}`, which makes {len(runs.lines)} runs of `bench/virtual.c`; `bench/reproduce {name} "
+               f"--kept` writes it again from `reproduce-{name}.jsonl`")
+    importlib.import_module(f"experiments.{name}_page").write(page, runs, paper)
+    page.write()
+
+
 def write(o, draw):
     os.makedirs(o.out, exist_ok=True)
     for name in o.experiment:
-        (model_page if o.model else measured_page)(name, o, draw)
+        simulated = hasattr(importlib.import_module(f"experiments.{name}"), "wanted")
+        (model_page if o.model else simulated_page if simulated else measured_page)(name, o, draw)
         print(os.path.join(o.out, name + ("-model" if o.model else "") + ".md"))
