@@ -82,7 +82,7 @@ done
 say "published experiments: $rows calls, twice"
 # Their pages, and the same again from what is kept beside them.
 pages_of() {
-    PYTHONDONTWRITEBYTECODE=1 "$ROOT/bench/reproduce" --data "$1" --out "$2" --no-plots --semcache "$COMMAND" \
+    PYTHONDONTWRITEBYTECODE=1 "$ROOT/bench/reproduce" cocopelia werkhoven --data "$1" --out "$2" --no-plots --semcache "$COMMAND" \
         --machine "$ROOT/bench/results/h100-80gb-hbm3-x1.toml" >pages.log 2>&1 || { cat pages.log; fail "bench/reproduce: no pages"; }
 }
 pages_of reproduce pages
@@ -94,6 +94,21 @@ for name in cocopelia:85 werkhoven:60; do
     cmp "pages/$file" "pages.again/$file" || fail "$file differs when it is written again"
 done
 say "pages of published experiments, twice"
+# Those in virtual time, and the same pages from what is kept beside them.
+virtual=(semcache:52 blasx:117 xkblas:45 beyond:71)
+in_virtual_time() {
+    PYTHONDONTWRITEBYTECODE=1 "$ROOT/bench/reproduce" "${virtual[@]%:*}" --no-plots --semcache "$COMMAND" "$@" >virtual.log 2>&1 ||
+        { cat virtual.log; fail "bench/reproduce: no runs in virtual time"; }
+}
+in_virtual_time --quick --out virtual
+in_virtual_time --kept --data virtual --out virtual.again
+for name in "${virtual[@]}"; do
+    file=${name%:*}.md
+    rows=$(grep -c '^|' "virtual/$file")
+    [ "$rows" = "${name#*:}" ] || { cat "virtual/$file"; fail "$file: $rows rows, not ${name#*:}"; }
+    cmp "virtual/$file" "virtual.again/$file" || fail "$file differs when it is written again"
+done
+say "pages of experiments in virtual time, twice"
 
 # measured FILE KEY...: a calibration has written these figures.
 measured() {
