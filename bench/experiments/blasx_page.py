@@ -178,8 +178,8 @@ def volumes(e):
               f"paper, {policy:.1f} under {PAPERS}.",
               f"in dgemm C is {c:.1f} GB in both directions, and A and B on all GPUs are {inputs:.1f}. Of A and B the paper moves "
               f"{paper_inputs:.1f}, so it fetches some tiles again; here the policy moves {here_inputs:.1f}, and ours "
-              f"{sums['dgemm'][OURS] - c:.1f}, since each GPU has a connected part of C. In dtrsm and dtrmm the paper's GPUs drop a tile "
-              "when it is written and read it again; the library keeps it.")
+              f"{sums['dgemm'][OURS] - c:.1f}, since each GPU has a connected part of C. In dtrsm the paper's GPUs drop a tile of the "
+              "solution when it is written (section IV-B), and have to read it again; the library keeps it.")
 
 
 def cells(each):

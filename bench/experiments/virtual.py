@@ -34,6 +34,9 @@ class Run:
     """A run that is wanted: the machine (a preset, one with the number of its devices, or a number), the words of virtual.c as a list
     or a string, and SEMCACHE_ variables, without that prefix and in lower case. `sim` comes after "hollow"."""
 
+    # Whether figures of its devices are kept.
+    devices = True
+
     def __init__(self, machine, program, **settings):
         self.machine = str(machine)
         self.program = program if isinstance(program, str) else " ".join(map(str, program))
@@ -61,7 +64,9 @@ def line_of(run, report, of_devices):
         # Times in microseconds; a device without work has none.
         return device[name] if name in COUNTS else round(device.get("virtual_time", {}).get(name + "_ns", 0) / 1e3)
     line = {"run": run.key, "ns": ns, "bytes": [bytes_[k] for k in ("h2d", "d2h", "p2p")]}
-    return {**line, "devices": [[figure(d, name) for name in of_devices] for d in report["devices"]]} if of_devices else line
+    if not (of_devices and run.devices):
+        return line
+    return {**line, "devices": [[figure(d, name) for name in of_devices] for d in report["devices"]]}
 
 
 def ran_of(line, of_devices):

@@ -47,7 +47,7 @@ done
 # As other libraries deal the tasks.
 for scheduler in static blasx xkaapi; do
     for call in "${calls[@]}"; do
-        settings=(SEMCACHE_TILE=128 "SEMCACHE_SCHEDULER=$scheduler" SEMCACHE_PEERS=unranked)
+        settings=(SEMCACHE_TILE=128 "SEMCACHE_SCHEDULER=$scheduler" SEMCACHE_PEERS=unranked SEMCACHE_JOINS=off)
         first=$(in_time makalu hollow "$call" "${settings[@]}")
         for sim in virtual virtual,seed=5,late,poison; do
             other=$(in_time makalu "$sim" "$call" "${settings[@]}")

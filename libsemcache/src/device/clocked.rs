@@ -256,13 +256,17 @@ impl<B: Backend> Backend for Clocked<B> {
         Some(ticket)
     }
 
-    /// Not before its end: else what is queued next would not wait for it.
+    /// From its end on, and not before: else what is queued next would not wait for it. An operation that has ended by then and is not
+    /// executed yet is waited for, so that the answer does not depend on how fast the simulation is.
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
         let ended = {
             let state = self.lock();
             state.end(ticket) <= state.clock.now()
         };
-        Ok(self.inner.done(ticket)? && ended)
+        if ended {
+            self.inner.wait(ticket)?;
+        }
+        Ok(ended)
     }
 
     fn now(&self) -> Option<f64> {
