@@ -53,9 +53,9 @@ def scaling(e):
             if TASK * tasks(e.ran(d, r, n)) > 0.9 * e.ran(d, r, n).seconds]
     e.page.text(f"*Best tile*: the shortest with a tile of {', '.join(map(str, s.tiles))}. The library queues tasks on one thread, 40 us "
                 f"each: {len(late)} of {2 * len(ROUTINES) * len(s.devices)} planned calls take no longer than a tenth more than that" +
-                (": " + "; ".join(f"{r} {n} on {d}" for n, r, d in late) if late else "") + f". Of {last} devices so many work in dgemm of "
-                f"order {s.fits}: " + ", ".join(f"{sum(x.tasks > 0 for x in e.ran(last, 'dgemm', s.fits, tile=t).devices)} with tile {t}"
-                                                for t in s.tiles) + ".")
+                (": " + "; ".join(f"{r} {n} on {d}" for n, r, d in late) if late else "") + f". Of {last} devices, these numbers work in "
+                f"dgemm of order {s.fits}: " +
+                ", ".join(f"{sum(x.tasks > 0 for x in e.ran(last, 'dgemm', s.fits, tile=t).devices)} with tile {t}" for t in s.tiles) + ".")
     policies(e)
 
 
@@ -107,7 +107,7 @@ def unequal(e):
     s = e.sizes
     n, devices = s.fits, s.on[-1]
     e.page.heading("Unequal devices")
-    e.page.text(f"dgemm of order {n} on {devices} devices, of which one takes so many times as long for kernels as the library knows "
+    e.page.text(f"dgemm of order {n} on {devices} devices, of which one takes longer for kernels than the library knows, by a factor "
                 "(`SEMCACHE_SIM=slow=0:`). *In a window*: three tasks are queued ahead of each device (`SEMCACHE_WINDOW=3`), not all at "
                 "once. *Ideal*: the time of one device that computes as fast as all together.")
     whole = e.runs.get(1, f"dgemm {n} 1").seconds
@@ -131,7 +131,7 @@ def unequal(e):
 def links(e):
     s = e.sizes
     e.page.heading("Links of other rates")
-    e.page.text(f"Order {s.fits}, data at the host, all links of the devices at so many GB/s (`SEMCACHE_SIM=link=`):")
+    e.page.text(f"Order {s.fits}, data at the host, all links of the devices at the same rate (`SEMCACHE_SIM=link=`):")
     parts, rows = [], []
     for d in s.on:
         found = {r: [(link, e.runs.get(d, f"{r} {s.fits} 1", sim=f"link={link}")) for link in s.links] for r in THREE}

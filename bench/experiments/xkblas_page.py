@@ -145,7 +145,7 @@ def routines(e):
     page.table(["", "N", *POLICIES, "ours, own tile"], rows)
     peaks = ", ".join(f"{max(v for _, v in e.curve('dgemm', settings)):.1f} ({name})" for name, settings in POLICIES.items())
     page.said(f"curves without numbers. dgemm reaches {said['dgemm_peak']} TFLOP/s, and about {said['dgemm']['tflops']} at about "
-              f"{said['dgemm']['n']}; up to so many times as fast as other libraries: "
+              f"{said['dgemm']['n']}; at most as many times as fast as other libraries as follows: "
               f"{', '.join(f'{k} {v:g}' for k, v in said['faster'].items())}. {said['says']}.", f"at most {peaks}.",
               f"the preset's GPU has 7 TFLOP/s, {PEAK:g} together; the paper's have {e.paper['peak']:g} each at peak. Results go back "
               "after the last kernel, and each pair of GPUs shares 12.4 GB/s to and from the host.")

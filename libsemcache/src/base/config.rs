@@ -48,7 +48,7 @@ variables! {
         "How simulated devices behave: copies at the last permitted moment, invalid device memory \
          overwritten, the Nth operation refused or the device lost, every Nth kernel refused; virtual: the report has the \
          seconds of the modelled machine; hollow: nothing is moved or computed besides; slow: there, kernels of one device take \
-         so many times as long as the library predicts.";
+         FACTOR times as long as the library predicts.";
     MEMORY = "SEMCACHE_MEMORY", "bytes per device (4GiB) or percent (50%)", "90%",
         "Device memory that this process may use.";
     OFFLOAD = "SEMCACHE_OFFLOAD", "auto, always, never", "auto",

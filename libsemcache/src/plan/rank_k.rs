@@ -91,10 +91,16 @@ pub(super) fn lower(
     let panels = panels(p, machine, tiling.tile.n);
     let used = panels.len();
     let depth = split::grid(p.k, tiling.tile.k);
-    let lists = panels
-        .iter()
-        .enumerate()
-        .map(|(i, &cols)| panel(p, &terms, machine.device(i, used), cols, &depth, &tiling));
+    let lists = panels.iter().enumerate().map(|(i, _)| {
+        panel(
+            p,
+            &terms,
+            machine.device(i, used),
+            (&panels, i),
+            &depth,
+            &tiling,
+        )
+    });
     Some(lists.collect())
 }
 
@@ -119,11 +125,8 @@ pub(super) fn largest(p: &Problem, machine: &Resources, tile: &TileSize) -> Opti
     let (m, n) = panels.iter().fold((0, 0), |(m, n), cols| {
         (m.max(rows_of(*cols, p.n, uplo).len), n.max(cols.len))
     });
-    // Rows are cut like the columns of all devices, or lie beside these.
-    let rows = panels
-        .iter()
-        .flat_map(|cols| [cols.len, beside(*cols, p.n, uplo).len]);
-    let rows = Largest::longest_of(rows, tile.n);
+    // Rows are cut like the columns of all devices.
+    let rows = Largest::longest_of(panels.iter().map(|cols| cols.len), tile.n);
     let inputs = p.operands.len() - 1;
     let elements = |cols: &Span| {
         let rows = rows_of(*cols, p.n, uplo).len;
@@ -165,17 +168,6 @@ fn rows_of(cols: Span, n: usize, uplo: Uplo) -> Span {
             len: n - cols.start,
         },
         Uplo::Upper => Span::all(cols.end()),
-    }
-}
-
-/// The rows of C that hold elements of the stored triangle in these columns, but for the square on the diagonal.
-fn beside(cols: Span, n: usize, uplo: Uplo) -> Span {
-    match uplo {
-        Uplo::Lower => Span {
-            start: cols.end(),
-            len: n - cols.end(),
-        },
-        Uplo::Upper => Span::all(cols.start),
     }
 }
 
@@ -236,18 +228,19 @@ fn panel(
     p: &Problem,
     terms: &[Term],
     device: DeviceId,
-    cols: Span,
+    (panels, at): (&[Span], usize),
     depth: &[Span],
     tiling: &Tiling,
 ) -> Vec<Task> {
     let uplo = p.form.uplo;
     let tile = &tiling.tile;
-    let own = cols.grid(tile.n);
-    let beside = beside(cols, p.n, uplo).grid(tile.n);
-    let rows = match uplo {
-        Uplo::Lower => [own.clone(), beside].concat(),
-        Uplo::Upper => [beside, own.clone()].concat(),
+    let own = panels[at].grid(tile.n);
+    // The rows are cut like the columns of the devices that own them, so that devices share the tiles of the inputs.
+    let owners = match uplo {
+        Uplo::Lower => &panels[at..],
+        Uplo::Upper => &panels[..=at],
     };
+    let rows: Vec<Span> = owners.iter().flat_map(|cols| cols.grid(tile.n)).collect();
     let rows = match tile.m > tile.n {
         true => split::joined(&rows, tile.m, tile.longest_strip()),
         false => rows,

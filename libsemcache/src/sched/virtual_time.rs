@@ -15,13 +15,13 @@ pub struct VirtualTime {
     clocks: Clocks,
     links: Links,
     rates: Vec<DeviceRates>,
-    /// A device of which kernels take so many times as long as its rates say.
+    /// A device of which kernels take longer than its rates say, by a factor.
     slow: Option<(usize, f64)>,
 }
 
 impl VirtualTime {
     /// The clock of `devices` devices of a machine with these rates and links between devices, at time zero. Kernels of the device
-    /// `slow`, if there is one, take so many times as long as its rates say.
+    /// `slow`, if there is one, take longer than its rates say, by a factor.
     #[must_use]
     pub fn new(
         rates: &Rates,

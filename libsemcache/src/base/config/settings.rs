@@ -44,7 +44,7 @@ pub struct Sim {
     pub link_gbs: Option<f64>,
     /// An injected failure.
     pub fail: Option<Fail>,
-    /// In virtual time, a device of which kernels take so many times as long as predicted.
+    /// In virtual time, a device of which kernels take longer than predicted, and the factor.
     pub slow: Option<(usize, f64)>,
     /// A clock says how long the operations take on the modelled machine.
     pub virtual_time: bool,
