@@ -2,18 +2,14 @@
 
 from experiments.beyond import POLICIES, ROUTINES, SLOWER, THREE, Sizes
 from experiments.page import number, seconds
+from experiments.virtual import flops, tasks
 
 # Seconds for which the one thread that queues works on a task, in virtual time.
 TASK = 40e-6
-FLOPS = {"dgemm": 2, "dsymm": 2, "dsyrk": 1, "dsyr2k": 2, "dtrmm": 1, "dtrsm": 1}
 
 
 def gb(value):
     return number(value / 1e9)
-
-
-def tasks(ran):
-    return sum(d.tasks for d in ran.devices)
 
 
 class Experiment:
@@ -39,7 +35,7 @@ def scaling(e):
             times = {d: e.ran(d, r, n).seconds for d in s.devices}
             one, last = times[s.devices[0]], s.devices[-1]
             series.append((r, [(d, one / t) for d, t in times.items()], {}))
-            rate = FLOPS[r] * n ** 3 / times[last] / last / 1e12
+            rate = flops(r, n) / times[last] / last / 1e12
             rows.append([str(n), r, "planned", *map(seconds, times.values()), f"{one / times[last]:.1f}", number(rate)])
             if n == s.fits:
                 best = [min(e.ran(d, r, n, tile=t).seconds for t in s.tiles) for d in s.devices]

@@ -6,6 +6,7 @@ import statistics
 from experiments import blasx
 from experiments.blasx import POLICIES, ROUTINES, TILE, program
 from experiments.page import number, percent
+from experiments.virtual import flops, tasks
 
 PAPERS, OURS = POLICIES
 GPUS = 3
@@ -19,10 +20,6 @@ SCRIPTS = ["A*B, single, one element read", "A*B, double, one element read", "no
            "least squares of"]
 
 
-def flops(routine, n):
-    return (2 if routine in ("dgemm", "dsymm", "dsyr2k") else 1) * n ** 3
-
-
 def rate(routine, n, ran):
     """In GFLOP/s."""
     return flops(routine, n) / ran.seconds / 1e9
@@ -30,10 +27,6 @@ def rate(routine, n, ran):
 
 def share(value):
     return f"{100 * value:.1f} %"
-
-
-def tasks(ran):
-    return sum(d.tasks for d in ran.devices)
 
 
 def told(paper):

@@ -30,6 +30,16 @@ Device = collections.namedtuple("Device", COUNTS + TIMES, defaults=[None] * len(
 Ran = collections.namedtuple("Ran", "seconds h2d d2h p2p devices")
 
 
+def flops(routine, n):
+    """Of a call of a routine of level 3 on square matrices."""
+    return (2 if routine in ("dgemm", "dsymm", "dsyr2k") else 1) * n ** 3
+
+
+def tasks(ran):
+    """Of all devices."""
+    return sum(d.tasks for d in ran.devices)
+
+
 class Run:
     """A run that is wanted: the machine (a preset, one with the number of its devices, or a number), the words of virtual.c as a list
     or a string, and SEMCACHE_ variables, without that prefix and in lower case. `sim` comes after "hollow"."""

@@ -2,6 +2,7 @@
 
 from experiments import xkblas
 from experiments.page import number, percent
+from experiments.virtual import flops
 from experiments.xkblas import MACHINE, OFF, POLICIES, ROUTINES, STUDIED, grid, program, tiles
 
 PAPERS, OURS = POLICIES
@@ -12,10 +13,6 @@ WITHIN = 1 / 3
 # Of a device's times.
 KINDS = {"kernels": "kernels", "from the host": "uploads", "from GPUs": "peers", "to the host": "write_backs"}
 COLUMNS = {"on_devices": "data on devices", "no_heuristic": "no heuristic", "no_topology": "no heuristic, no topology"}
-
-
-def flops(routine, n):
-    return (2 if routine in ("dgemm", "dsymm", "dsyr2k") else 1) * n ** 3
 
 
 class Best:
