@@ -12,7 +12,7 @@ use crate::base::config::{Config, Devices, HostShare, Offload, Scheduler, SimMac
 use crate::base::counters::devices;
 use crate::base::heuristics::{Heuristic, Without};
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work, timed};
-use crate::device::api::Backend;
+use crate::device::api::{self, Backend};
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::drift::Drift;
 use crate::model::exec;
@@ -101,8 +101,7 @@ impl Policy {
             window: config.window,
             scheduler: config.scheduler,
             memory: devices.iter().map(|c| c.memory).collect(),
-            links: Links::new(devices.iter().map(|c| c.links.clone()))
-                .used(config.peers, config.joins),
+            links: api::links(devices).used(config.peers, config.joins),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
             drift: Mutex::default(),
             learned: Mutex::new(Learned::new(rates(config, backend, host, given))),
@@ -452,13 +451,8 @@ pub fn virtual_time(
     given: Option<&Given>,
 ) -> VirtualTime {
     let rates = rates(config, Some(backend), host_rates(threads), given);
-    let each = backend.devices().iter().map(|caps| caps.links.clone());
-    VirtualTime::new(
-        &rates,
-        Links::new(each),
-        backend.devices().len(),
-        config.sim.slow,
-    )
+    let devices = backend.devices();
+    VirtualTime::new(&rates, api::links(devices), devices.len(), config.sim.slow)
 }
 
 /// Built-in rates: those of the modelled machine for simulated devices, those found by product name for others; and in

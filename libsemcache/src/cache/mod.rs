@@ -50,7 +50,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use crate::base::config::Peers;
 use crate::base::heuristics::Without;
 use crate::base::{AllocId, DeviceId, Interval, Links, Rect, RectSet, ReplicaId};
-use crate::device::api::{Backend, DeviceError};
+use crate::device::api::{self, Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
 use crate::host::{self, Block};
 use crate::policy::block_uses::BlockUses;
@@ -235,7 +235,7 @@ impl Cache {
             gate,
             panel,
             page,
-            links: Links::new(backend.devices().iter().map(|c| c.links.clone())),
+            links: api::links(backend.devices()),
             cells: cells::Cells::new(backend),
             state: Mutex::new(State {
                 pools,

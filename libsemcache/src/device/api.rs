@@ -25,7 +25,7 @@ pub use error::DeviceError;
 use core::time::Duration;
 
 pub use crate::base::kernel::{Kernel, Operand};
-use crate::base::{DeviceId, Hardware, Link};
+use crate::base::{DeviceId, Hardware, Link, Links};
 
 /// The four queues (streams) of a device. Uploads, downloads, copies between devices and kernels overlap; only tickets order
 /// operations of different queues.
@@ -70,6 +70,12 @@ pub struct Caps {
     pub memory: usize,
     /// How this device reads the memory of each device; of itself, [`Link::None`].
     pub links: Vec<Link>,
+}
+
+/// How the devices of a machine read each other's memory.
+#[must_use]
+pub fn links(devices: &[Caps]) -> Links {
+    Links::new(devices.iter().map(|caps| caps.links.clone()))
 }
 
 /// A piece of mapped host memory: page-locked, and at an address of its own for kernels of one device, which write a result to it:

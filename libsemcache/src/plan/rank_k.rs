@@ -91,7 +91,7 @@ pub(super) fn lower(
     let panels = panels(p, machine, tiling.tile.n);
     let used = panels.len();
     let depth = split::grid(p.k, tiling.tile.k);
-    let lists = panels.iter().enumerate().map(|(i, _)| {
+    let lists = (0..used).map(|i| {
         panel(
             p,
             &terms,

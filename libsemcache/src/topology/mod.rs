@@ -211,11 +211,8 @@ impl Machine {
         } = &mut self.topology;
         to_device.truncate(devices);
         to_host.truncate(devices);
-        let mut at = 0..all * all;
-        peers.retain(|_| {
-            at.next()
-                .is_some_and(|i| i / all < devices && i % all < devices)
-        });
+        let of = |i: usize| peers[i / devices * all + i % devices];
+        *peers = (0..devices * devices).map(of).collect();
         for uplink in uplinks.iter_mut() {
             uplink.devices.retain(|device| *device < devices);
         }
