@@ -353,7 +353,8 @@ pub(super) fn decide(
     };
     let predicted = asked.answer(policy.mode);
     let decision = probed(policy, key, predicted, &asked);
-    let timed = host.door && items.len() == 1 && is_timed(policy, &asked, &decision);
+    let single = host.door && items.len() == 1;
+    let timed = single && is_timed(policy, &asked, &decision);
     let (divides, calls) = (decide::most_devices(&work) > 1, items.len());
     let spread = |devices, tile| Spread {
         host: None,
@@ -373,11 +374,8 @@ pub(super) fn decide(
     if awaited && decision != predicted {
         policy.sites.with(key, |site| site.probe.put_off());
     }
-    let decision = if timed || awaited {
-        Decision::Host(Reason::PredictedSlower)
-    } else {
-        decision
-    };
+    let timed = timed || awaited && single && is_timed(policy, &asked, &ON_HOST);
+    let decision = if timed || awaited { ON_HOST } else { decision };
     if trace::on() {
         record(&asked, &decision, decision != predicted);
     }
@@ -419,7 +417,12 @@ pub(super) fn decide(
                 cache.note_host_call(blocks.map(|(id, reach)| (*id, reach.written)));
                 // While the host is hardly timed, or code is loaded, every call gets a decision of its own.
                 let each = awaited || timed && policy.learned().host_times.is_new(&work);
-                policy.left_to_host(key, items.len(), asked.plain_s(), each);
+                let most = match each {
+                    true => 0,
+                    false if single && !timed => untimed(policy, &asked).unwrap_or(u64::MAX),
+                    false => u64::MAX,
+                };
+                policy.left_to_host(key, items.len(), asked.plain_s(), most);
             }
             let why = if awaited {
                 WhyHost::Loading
@@ -467,6 +470,9 @@ fn goes_to_devices(
 /// Bytes of operands that the host may get from devices, or take from them by writing, for a call that is only to be timed there.
 const MOVED: usize = 16 << 20;
 
+/// The decision for a call that could run on devices.
+const ON_HOST: Decision = Decision::Host(Reason::PredictedSlower);
+
 /// Whether the host would be chosen even if it took as long as it may be found to take.
 fn is_settled(policy: &Policy, asked: &Asked<'_>) -> bool {
     let bound = policy.host_bound(&asked.question.work, asked.plain_s());
@@ -505,6 +511,16 @@ fn is_timed(policy: &Policy, asked: &Asked<'_>, decision: &Decision) -> bool {
         Where::Devices => moved.sum::<usize>() <= MOVED,
     };
     fits && policy.times_host(&work, place, predicted_s, host_s)
+}
+
+/// How many calls may follow on the host without a decision after a single one that was not timed because devices hold operands.
+fn untimed(policy: &Policy, asked: &Asked<'_>) -> Option<u64> {
+    let work = asked.question.work;
+    let held = asked.on_host() > asked.plain_s();
+    if work.routine.reduces() || !held || is_settled(policy, asked) {
+        return None;
+    }
+    policy.untimed(&work)
 }
 
 /// Whether a single call for which devices were chosen stays on the host because they have not loaded the code of its kernel. Nothing is

@@ -232,6 +232,12 @@ impl Policy {
         self.real && self.without.uses(Heuristic::PredictionError)
     }
 
+    /// How many calls of this kind may follow one that was not timed ([`HostTimes::untimed`]).
+    pub(super) fn untimed(&self, work: &Work) -> Option<u64> {
+        let times = self.times_hosts().then(|| self.learned());
+        times?.host_times.untimed(work)
+    }
+
     /// The measured seconds that the host BLAS takes for such a call, if it was timed; `rates` predict what it takes.
     pub(super) fn host_s(&self, work: &Work, rates: &HostRates) -> Option<f64> {
         let predicted_s = exec::host_s(work, rates);
@@ -255,20 +261,18 @@ impl Policy {
         self.kernel_loads.stop(patience);
     }
 
-    /// Notes that the host BLAS runs `calls` calls, of the group with this key, in `host_s` seconds. Unless each needs a decision of
-    /// its own (`each`), the same ones run there again without a decision.
-    pub(super) fn left_to_host(&self, key: u64, calls: usize, host_s: f64, each: bool) {
+    /// Notes that the host BLAS runs `calls` calls, of the group with this key, in `host_s` seconds. The same ones run there again
+    /// without a decision, `most` times at most.
+    pub(super) fn left_to_host(&self, key: u64, calls: usize, host_s: f64, most: u64) {
         let now = self.now();
         let left = self.sites.with(key, |site| {
             // A replay would go to devices without a decision.
             site.set_replay(None, false, 0);
             site.computed = false;
             // During an A/B probe, too, every call gets a decision of its own.
-            let each = each || site.probe.probing();
-            let left = if each {
-                0
-            } else {
-                site.stay_on_host(calls, host_s)
+            let left = match site.probe.probing() {
+                true => 0,
+                false => site.stay_on_host(calls, host_s, most),
             };
             if self.probes() {
                 site.probe.went(now, Where::Host, left);

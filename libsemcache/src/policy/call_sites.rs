@@ -211,10 +211,10 @@ impl<R> Held<'_, R> {
     }
 
     /// Notes that a group of `calls` calls runs on the host, where it takes `host_s` seconds, and returns how many times it does so
-    /// again without a decision.
-    pub fn stay_on_host(&mut self, calls: usize, host_s: f64) -> u64 {
+    /// again without a decision, `most` times at most.
+    pub fn stay_on_host(&mut self, calls: usize, host_s: f64, most: u64) -> u64 {
         let decision_s = DECISION_S + LOOK_S * calls.saturating_sub(1) as f64;
-        let times = (decision_s / (SHARE * host_s)).clamp(0.0, MOST as f64) as u64;
+        let times = (decision_s / (SHARE * host_s)).clamp(0.0, most.min(MOST) as f64) as u64;
         self.way.left.store(times, Relaxed);
         times
     }
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn a_call_is_asked_again_in_the_end() {
         let sites = sites();
-        let stay = |host_s| sites.with(key(1), |site| site.stay_on_host(1, host_s));
+        let stay = |host_s| sites.with(key(1), |site| site.stay_on_host(1, host_s, u64::MAX));
         assert!(!sites.stays_on_host(key(1)));
         // At 59 us for each call, 25 calls go to the host without a decision.
         assert_eq!(stay(59e-6), Some(25));

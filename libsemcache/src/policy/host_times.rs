@@ -10,7 +10,8 @@
 //! of order 128 with 64 threads took 10 ms instead of 0.05, and a dgemv of order 128 0.05 or 3 ms. So calls that are too small for
 //! devices are timed, too, now and then, and the median of the last times of a kind counts.
 //!
-//! A single time is not believed beyond the factor by which predictions err: the call may have woken the library's threads.
+//! A single time is not believed beyond the factor by which predictions err, or beyond earlier times: the call may have woken the
+//! library's threads.
 //!
 //! A program whose calls hardly repeat, as a factorisation's, whose panels shrink from call to call, gains nothing from times of
 //! single kinds: each new kind uses up a part of an allowance, which calls of known kinds fill again.
@@ -40,7 +41,7 @@ const RARE: u32 = 4096;
 const PATIENCE: u32 = 4;
 const TRIED: u32 = 2;
 /// It does so if it is predicted to take at most this number of times as long as the devices. Fewer than [`TRIED`] times of a kind count
-/// as at most this number of times the predicted one.
+/// as at most this number of times the predicted one, or as what earlier times told.
 const CLOSE: f64 = 3.0;
 /// A host that takes longer runs such calls once devices have computed for this number of times as long, and twice as long each
 /// further time: it may only have been held up while it was timed.
@@ -71,11 +72,15 @@ struct Kind {
     /// Calls that were to be timed, and those that were: the host BLAS may lack a function that the library can call.
     tried: u32,
     timed: u32,
+    /// The seconds that times told that were dropped since, as the host runs calls again for their time.
+    before: f32,
     decisions: u32,
     /// Decisions for devices in a row, how many of these calls the host ran for their time, and before how many decisions it runs none.
     on_devices: u32,
     checked: u32,
     patience: u32,
+    /// Decisions for the host whose calls were not timed, since devices held operands.
+    untimed: u32,
 }
 
 impl Kind {
@@ -111,6 +116,7 @@ impl Kind {
             self.checked = 0;
             self.patience = self.patience.saturating_mul(2);
             // Earlier times may no longer hold.
+            self.before = self.seconds() as f32;
             self.timed = 0;
         }
         self.checked += 1;
@@ -141,7 +147,7 @@ impl Errors {
         }
         let mut last = self.last;
         last.sort_unstable_by(f32::total_cmp);
-        (MARGIN * f64::from(last[RECENT - 1 - OUTLIERS])).clamp(MARGIN, FAR)
+        MARGIN * f64::from(last[RECENT - 1 - OUTLIERS]).max(1.0)
     }
 }
 
@@ -186,7 +192,9 @@ impl HostTimes {
         let kind = self.known(work).filter(|kind| kind.timed > 0)?;
         let seconds = match kind.timed {
             TRIED.. => kind.seconds(),
-            _ => kind.seconds().min(CLOSE * predicted_s),
+            _ => kind
+                .seconds()
+                .min(f64::from(kind.before).max(CLOSE * predicted_s)),
         };
         self.allowance = (self.allowance + 1).min(ALLOWANCE);
         Some(seconds)
@@ -240,10 +248,12 @@ impl HostTimes {
             wanted: false,
             tried: 0,
             timed: 0,
+            before: 0.0,
             decisions: 0,
             on_devices: 0,
             checked: 0,
             patience: PATIENCE,
+            untimed: 0,
         };
         let at = set(work);
         let set = &mut self.kinds[at..at + WAYS];
@@ -285,6 +295,19 @@ impl HostTimes {
         due
     }
 
+    /// How many calls may follow on the host without a decision after one that was not timed, as devices held operands: few at first,
+    /// since one of the next finds all of them on the host. `None`: any number, as calls of this kind are known, or are not to be timed.
+    pub fn untimed(&mut self, work: &Work) -> Option<u64> {
+        let tried = self.known(work).map_or(0, |kind| kind.tried);
+        if tried >= FIRST || tried == 0 && self.allowance < NEW {
+            return None;
+        }
+        let kind = self.kind(work);
+        let most = 1 << kind.untimed.min(16);
+        kind.untimed += 1;
+        Some(most)
+    }
+
     /// Whether a call that devices cannot compute faster, wherever its operands are, is to get a decision all the same, so that its time
     /// on the host is taken. Not that of a new kind, once it is known how well such times are predicted.
     pub fn wants(&mut self, work: &Work) -> bool {
@@ -315,7 +338,8 @@ impl HostTimes {
         let confirms = kind.timed > 0 && seconds <= kind.seconds();
         kind.times[kind.timed as usize % KEPT] = seconds as f32;
         kind.timed = kind.timed.saturating_add(1);
-        if kind.timed >= TRIED {
+        // Each kind counts once, however often it is timed.
+        if kind.timed == TRIED {
             let error = kind.seconds() / predicted_s;
             self.errors[usize::from(work.is_level3())].add(error);
         }
@@ -422,6 +446,16 @@ mod tests {
     }
 
     #[test]
+    fn a_single_new_time_is_believed_as_far_as_earlier_ones() {
+        let mut times = HostTimes::default();
+        (0..FIRST).for_each(|_| _ = times.took(&work(7), 50.0, 1.0));
+        assert!((0..1000).any(|_| times.due(&work(7), Devices, 40.0, 50.0)));
+        times.took(&work(7), 60.0, 1.0);
+        assert!(!times.is_sure(&work(7)));
+        assert_eq!(times.seconds(&work(7), 1.0), Some(50.0));
+    }
+
+    #[test]
     fn calls_that_devices_take_over_are_timed_on_the_host_again() {
         let mut times = HostTimes::default();
         // The CPU rewrites the operands.
@@ -506,7 +540,20 @@ mod tests {
             assert_eq!(times.at_most(&work(99), 1.0), 1.5 * MARGIN);
             (0..TRIED).for_each(|_| _ = times.took(&work(n), 40.0, 1.0));
         }
-        assert_eq!(times.at_most(&work(99), 1.0), FAR);
+        assert_eq!(times.at_most(&work(99), 1.0), 40.0 * MARGIN);
+        // On a host that takes far longer than predicted, new kinds are timed again.
+        assert_eq!(times.bound(&work(99), 1.0), Some(40.0 * MARGIN));
+    }
+
+    #[test]
+    fn a_kind_that_could_not_be_timed_is_soon_decided_on_again() {
+        let mut times = HostTimes::default();
+        let left: Vec<_> = (0..5).map(|_| times.untimed(&work(7))).collect();
+        assert_eq!(left, [Some(1), Some(2), Some(4), Some(8), Some(16)]);
+        for _ in 0..FIRST {
+            times.due(&work(7), Host, 1.0, 1.0);
+        }
+        assert_eq!(times.untimed(&work(7)), None);
     }
 
     #[test]
