@@ -23,6 +23,7 @@ mod entry;
 mod frame;
 mod glibc;
 mod hooks;
+mod library;
 mod link_map;
 mod resolve;
 mod sites;

@@ -11,6 +11,7 @@ pub mod blas;
 pub mod cache;
 pub mod device;
 pub mod directory;
+pub mod hints;
 pub mod host;
 pub mod model;
 pub mod plan;

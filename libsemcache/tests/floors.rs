@@ -45,6 +45,17 @@ const FLOORS: Floors = &[
             "trace",
         ],
     ),
+    (
+        "hints",
+        &[
+            "base",
+            "process",
+            "host",
+            "device::api",
+            "transfer",
+            "cache",
+        ],
+    ),
     ("sched", &["base", "device", "plan", "model", "cache"]),
     (
         "blas",
@@ -74,6 +85,7 @@ const FLOORS: Floors = &[
             "cache",
             "sched",
             "blas",
+            "hints",
             "trace",
         ],
     ),

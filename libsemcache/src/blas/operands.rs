@@ -7,6 +7,7 @@ use super::checks::Item;
 use crate::base::counters::{WhyHost, degrade};
 use crate::base::{AllocId, Rect};
 use crate::cache::Cache;
+use crate::cache::blocks::Unusable;
 use crate::cache::task::Use;
 use crate::host::{self, Block, Observer};
 use crate::plan::{Access, Problem};
@@ -51,30 +52,14 @@ pub fn blocks(
     problem: &Problem,
     places: &[Rect],
 ) -> Result<Vec<Option<Block>>, WhyHost> {
-    places
-        .iter()
-        .enumerate()
-        .map(|(i, p)| match host::holding(p.start, p.end()) {
-            // `holding` may return a block that a foreign `free`, one that the hooks do not see, has unmapped:
-            // `prepare` checks that.
-            Some(b) if p.end() <= b.start + b.len => {
-                if host::prepare(&b, p.start, p.end() - p.start) {
-                    Ok(Some(b))
-                } else {
-                    Err(WhyHost::Aliased)
-                }
-            }
-            None if !cache.overlaps(p.start, p.end()) && host::find(p.end() - 1).is_none() => {
-                let written = problem.access(i) != Access::Read;
-                if host::guards::permits(p, written) {
-                    Ok(None)
-                } else {
-                    Err(WhyHost::Guarded)
-                }
-            }
-            _ => Err(WhyHost::Aliased),
+    let of = |(i, place): (usize, &Rect)| {
+        let found = cache.block_of(place, problem.access(i) != Access::Read);
+        found.map_err(|why| match why {
+            Unusable::Aliased => WhyHost::Aliased,
+            Unusable::Guarded => WhyHost::Guarded,
         })
-        .collect()
+    };
+    places.iter().enumerate().map(of).collect()
 }
 
 /// Host memory for the value that a reduction returns, as an operand that belongs to no allocation.

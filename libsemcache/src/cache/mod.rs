@@ -17,6 +17,7 @@
 
 mod ahead;
 pub mod apply;
+pub mod blocks;
 pub mod call;
 pub mod cells;
 pub mod changed;
@@ -25,6 +26,7 @@ pub mod edges;
 pub mod fault;
 pub mod flush;
 pub mod frozen;
+pub mod hints;
 pub mod hot;
 pub mod lifetime;
 pub mod lost;

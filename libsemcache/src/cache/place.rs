@@ -297,7 +297,7 @@ impl Cache {
     }
 
     /// Evicts a replica. Bytes that only it holds are written back, and no thread waits for that.
-    fn evict(
+    pub(super) fn evict(
         &self,
         state: &mut State,
         device: DeviceId,

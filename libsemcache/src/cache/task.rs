@@ -172,10 +172,22 @@ impl Cache {
         if input.touched().all(|(rect, _)| e.dir.on_devices(&rect)) {
             return Ok(());
         }
+        self.send(state, device, input, room).map(drop)
+    }
+
+    /// Copies those bytes of an input to a device that it lacks; returns the replica that holds them.
+    pub(super) fn send(
+        &self,
+        state: &mut State,
+        device: DeviceId,
+        input: &Use,
+        room: Room<'_>,
+    ) -> Result<ReplicaId, CacheError> {
         let inputs = std::slice::from_ref(input);
         let replicas = self.place_all(state, device, inputs, room)?;
         self.tidy(state, inputs, &replicas)?;
-        self.prepare(state, inputs, &replicas, &mut Vec::new(), &mut Vec::new())
+        self.prepare(state, inputs, &replicas, &mut Vec::new(), &mut Vec::new())?;
+        replicas.first().copied().ok_or(CacheError::Gone)
     }
 
     /// Makes room in the directory's sets for the bytes that a kernel is about to use, before any of its operands is

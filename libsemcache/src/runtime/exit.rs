@@ -15,6 +15,7 @@ use super::mode::{Mode, is_secluded, mode, set_mode};
 use super::phase::stop;
 use super::report::file::{is_main, publish};
 use super::report::{self, Device, Report, VirtualTime};
+use super::requests;
 use super::started::get;
 use super::{init, underway};
 use crate::base::DeviceId;
@@ -54,6 +55,7 @@ extern "C" fn flush(_: *mut c_void) {
         Mode::Cold | Mode::On | Mode::Off => {}
     }
     stop();
+    requests::stop();
     underway::await_others(PATIENCE);
     // With signals blocked no handler of the program runs on this thread: at an inaccessible page the handler would
     // wait for bytes that this very thread writes back.

@@ -5,6 +5,7 @@
 mod devices;
 pub mod exit;
 pub mod fork;
+pub mod hints;
 pub mod init;
 pub mod io;
 mod left_off;
@@ -15,6 +16,7 @@ mod present;
 mod ranks;
 pub mod rates;
 pub mod report;
+mod requests;
 mod retire;
 pub mod start;
 mod started;

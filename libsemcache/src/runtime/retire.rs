@@ -9,6 +9,7 @@ use semcache_fault::handler::mask;
 use super::init::say;
 use super::mode::{Mode, SECLUDED, mode, set_mode};
 use super::phase::stop;
+use super::requests;
 use super::started::{get, hold};
 use super::underway::{self, Underway};
 use crate::base::counters::{Degraded, WhyHost, degrade};
@@ -41,6 +42,7 @@ fn give_up() -> bool {
     let _blocked = SignalsBlocked::new();
     // From here on no further device comes up.
     stop();
+    requests::stop();
     let retiring = {
         // Under the lock no fork happens, and no second thread retires at the same moment.
         let _still = hold();

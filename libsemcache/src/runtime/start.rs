@@ -100,6 +100,15 @@ pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, 
     }
 }
 
+/// Starts the devices that the configuration names, unless that was begun.
+pub(super) fn begin_now() {
+    match PHASES.claim() {
+        Claim::Mine => begin(init::config()),
+        Claim::Inherited => set_mode(Mode::Forked),
+        Claim::Inside | Claim::Theirs => {}
+    }
+}
+
 /// The runtime on a machine given by the caller instead of the one that the configuration names.
 pub fn start_on(backend: &'static dyn Backend) -> Option<&'static Runtime> {
     if PHASES.claim() == Claim::Mine {

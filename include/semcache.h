@@ -1,0 +1,206 @@
+/* semcache.h: hints for programs that may run under semcache.
+ *
+ * A program that includes this header needs no library of semcache to be linked or to start: each function looks the library up once, and
+ * does nothing and returns SEMCACHE_ABSENT where the program runs without it. All functions are hints on matrices: what the program
+ * computes is the same with and without them, whatever they are called with.
+ *
+ * C99 or C++11; link with -ldl where the C library is older than glibc 2.34. Functions may be called by several threads at a time, also
+ * for the same matrix. In a signal handler that interrupted the library they return SEMCACHE_BUSY; in the child of a fork
+ * SEMCACHE_NO_DEVICE.
+ */
+#ifndef SEMCACHE_H
+#define SEMCACHE_H
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What became of a request. */
+enum {
+    SEMCACHE_OK = 0,
+    SEMCACHE_ABSENT = 1,    /* the library is not there, or is older than this function */
+    SEMCACHE_PENDING = 2,   /* semcache_test: not complete yet */
+    SEMCACHE_NO_DEVICE = 3, /* no device can be used, or the process is the child of a fork */
+    SEMCACHE_INVALID = 4,   /* an argument is not valid */
+    SEMCACHE_UNTRACKED = 5, /* memory that cannot be tracked: a stack, guarded pages, more than one allocation */
+    SEMCACHE_NO_ROOM = 6,   /* the device has no room for the matrix, or too many requests wait */
+    SEMCACHE_LOST = 7,      /* the device is lost */
+    SEMCACHE_BUSY = 8,      /* called by a signal handler that interrupted the library */
+    SEMCACHE_FAILED = 9     /* a device refused a copy */
+};
+
+/* In place of the number of a device, which counts from zero. */
+enum { SEMCACHE_ALL_DEVICES = -1, SEMCACHE_HOST = -2 };
+
+/* A matrix in column-major order: rows x cols elements of `element` bytes, whose columns begin `ld` elements apart (ld >= rows). A strided
+ * vector is a matrix of one row. */
+typedef struct semcache_matrix {
+    uint32_t size; /* sizeof(semcache_matrix) */
+    uint32_t element;
+    const void *data;
+    int64_t rows, cols, ld;
+} semcache_matrix;
+
+/* A request that may not be complete. Zero: complete. It may be copied, waited for several times, or never. */
+typedef struct semcache_event {
+    uint64_t number;
+} semcache_event;
+
+/* What the process did so far. */
+typedef struct semcache_statistics {
+    uint64_t size;          /* sizeof(semcache_statistics), set by the caller */
+    uint64_t offloaded;     /* BLAS calls that ran on devices */
+    uint64_t h2d, d2h, p2p; /* bytes copied to devices, to the host, between devices */
+    uint64_t faults;        /* page faults that the CPU took because a device had newer bytes, or kept copies */
+} semcache_statistics;
+
+/* The table that the library exports. Later versions add functions at its end. */
+typedef struct semcache_interface {
+    size_t size;
+    int (*devices)(void);
+    int (*prefetch)(const semcache_matrix *, int, uint64_t *);
+    int (*coherent)(const semcache_matrix *, uint64_t *);
+    int (*to_cpu)(const semcache_matrix *, int);
+    int (*evict)(const semcache_matrix *, int);
+    int (*residency)(const semcache_matrix *, int, int64_t *);
+    int (*wait)(const uint64_t *, int);
+    int (*statistics)(semcache_statistics *);
+} semcache_interface;
+
+static inline const semcache_interface *semcache_library(void)
+{
+    /* Two threads that look the library up at the same time find the same. */
+    static const semcache_interface *found;
+    static int looked;
+    if (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE)) {
+        void *program = dlopen(NULL, RTLD_LAZY);
+        const void *table = program ? dlsym(program, "semcache_interface_1") : NULL;
+        __atomic_store_n(&found, (const semcache_interface *)table, __ATOMIC_RELAXED);
+        if (program)
+            dlclose(program);
+        __atomic_store_n(&looked, 1, __ATOMIC_RELEASE);
+    }
+    return __atomic_load_n(&found, __ATOMIC_RELAXED);
+}
+
+/* Whether the library has a function of the table. */
+#define SEMCACHE_HAS(library, function) \
+    ((library) && offsetof(semcache_interface, function) + sizeof((library)->function) <= (library)->size)
+
+static inline semcache_matrix semcache_view(const void *data, int64_t rows, int64_t cols, int64_t ld, size_t element)
+{
+    semcache_matrix view;
+    view.size = (uint32_t)sizeof view;
+    view.element = element > UINT32_MAX ? 0 : (uint32_t)element;
+    view.data = data;
+    view.rows = rows;
+    view.cols = cols;
+    view.ld = ld;
+    return view;
+}
+
+/* One sentence for a status. */
+static inline const char *semcache_message(int status)
+{
+    switch (status) {
+    case SEMCACHE_OK: return "done, or queued";
+    case SEMCACHE_ABSENT: return "the program runs without semcache, or with a version that lacks this function";
+    case SEMCACHE_PENDING: return "not complete yet";
+    case SEMCACHE_NO_DEVICE: return "no device can be used here";
+    case SEMCACHE_INVALID: return "an argument is not valid";
+    case SEMCACHE_UNTRACKED: return "the memory cannot be tracked: a stack, guarded pages, or more than one allocation";
+    case SEMCACHE_NO_ROOM: return "the device has no room for the matrix, or too many requests wait";
+    case SEMCACHE_LOST: return "the device is lost";
+    case SEMCACHE_BUSY: return "a signal handler interrupted the library";
+    case SEMCACHE_FAILED: return "a device refused a copy";
+    default: return "unknown status";
+    }
+}
+
+/* The number of devices in use: zero before the first large BLAS call or prefetch, and without the library. */
+static inline int semcache_devices(void)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, devices) ? library->devices() : 0;
+}
+
+/* Copies a matrix to a device, or its columns to all devices in equal shares (SEMCACHE_ALL_DEVICES), before a BLAS call uses it. Brings
+ * devices up if none was, and waits for them. Without an event (NULL) it returns when the bytes have arrived; with one at once, and a
+ * thread of the library sends them. */
+static inline int semcache_prefetch(const semcache_matrix *matrix, int device, semcache_event *event)
+{
+    const semcache_interface *library = semcache_library();
+    if (event)
+        event->number = 0;
+    return SEMCACHE_HAS(library, prefetch) ? library->prefetch(matrix, device, event ? &event->number : NULL) : SEMCACHE_ABSENT;
+}
+
+/* Copies the newest bytes of a matrix to the host; devices keep their copies. Without an event it returns when the bytes have arrived. */
+static inline int semcache_coherent(const semcache_matrix *matrix, semcache_event *event)
+{
+    const semcache_interface *library = semcache_library();
+    if (event)
+        event->number = 0;
+    return SEMCACHE_HAS(library, coherent) ? library->coherent(matrix, event ? &event->number : NULL) : SEMCACHE_ABSENT;
+}
+
+/* The CPU is about to read the matrix: its newest bytes are copied to the host and its pages become readable, at once instead of by
+ * page faults. Devices keep their copies. */
+static inline int semcache_read_cpu(const semcache_matrix *matrix)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, to_cpu) ? library->to_cpu(matrix, 0) : SEMCACHE_ABSENT;
+}
+
+/* The CPU is about to change the matrix: as semcache_read_cpu, and devices drop their copies. */
+static inline int semcache_write_cpu(const semcache_matrix *matrix)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, to_cpu) ? library->to_cpu(matrix, 1) : SEMCACHE_ABSENT;
+}
+
+/* Frees the memory of a device, or of all (SEMCACHE_ALL_DEVICES), that holds bytes of the matrix. What only it holds goes to the host. */
+static inline int semcache_evict(const semcache_matrix *matrix, int device)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, evict) ? library->evict(matrix, device) : SEMCACHE_ABSENT;
+}
+
+/* How many bytes of the matrix a device holds, any device (SEMCACHE_ALL_DEVICES), or the host (SEMCACHE_HOST); copies that are out of date
+ * do not count. */
+static inline int semcache_residency(const semcache_matrix *matrix, int place, int64_t *bytes)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, residency) ? library->residency(matrix, place, bytes) : SEMCACHE_ABSENT;
+}
+
+/* Returns when the request is complete, and what became of it. */
+static inline int semcache_wait(const semcache_event *event)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, wait) ? library->wait(event ? &event->number : NULL, 1) : SEMCACHE_ABSENT;
+}
+
+/* As semcache_wait, but returns SEMCACHE_PENDING at once if the request is not complete. */
+static inline int semcache_test(const semcache_event *event)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, wait) ? library->wait(event ? &event->number : NULL, 0) : SEMCACHE_ABSENT;
+}
+
+/* What the process did so far. */
+static inline int semcache_count(semcache_statistics *statistics)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, statistics) ? library->statistics(statistics) : SEMCACHE_ABSENT;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,256 @@
+//! The entry points of `semcache.h`: what a program asks for outside of BLAS calls. The shim decodes the arguments.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::mode::{Mode, mode};
+use super::phase::{PHASES, Phase};
+use super::requests;
+use super::start;
+use super::started::get;
+use super::underway::Underway;
+use crate::base::DeviceId;
+use crate::base::config::{Devices, Offload};
+use crate::base::counters::{COUNTERS, calls};
+use crate::blas::names;
+use crate::cache::{Cache, Residency};
+use crate::hints::Status;
+use crate::hints::event::Events;
+use crate::hints::request::Target;
+use crate::hints::view::View;
+use crate::host;
+use crate::process::driver_scope::in_driver_scope;
+use crate::process::signals_blocked::SignalsBlocked;
+
+/// How long the first request of a process waits for devices that come up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+static EVENTS: Mutex<Option<Events>> = Mutex::new(None);
+
+/// The number of an event; zero names none.
+pub type Number = u64;
+
+/// The calling thread may use the cache. Signals are blocked: a handler of the program that touched an inaccessible page while this
+/// thread holds the cache's lock would wait for ever.
+struct Entered {
+    cache: &'static Cache,
+    _underway: Underway,
+    _blocked: SignalsBlocked,
+}
+
+/// `None`: no device is in use, so all bytes are on the host.
+fn enter() -> Result<Option<Entered>, Status> {
+    match mode() {
+        Mode::Forked | Mode::Ended => return Err(Status::NoDevice),
+        Mode::Cold | Mode::Off => return Ok(None),
+        Mode::On => {}
+    }
+    if in_driver_scope() || host::interrupted() {
+        return Err(Status::Busy);
+    }
+    host::runs_here();
+    let blocked = SignalsBlocked::new();
+    let cache = get().and_then(|runtime| runtime.cache);
+    let entered = cache.zip(Underway::begin());
+    Ok(entered.map(|(cache, underway)| Entered {
+        cache,
+        _underway: underway,
+        _blocked: blocked,
+    }))
+}
+
+fn device(cache: &Cache, number: i32) -> Result<Option<DeviceId>, Status> {
+    if number == ALL {
+        return Ok(None);
+    }
+    let index = usize::try_from(number).map_err(|_| Status::Invalid)?;
+    let known = index < cache.backend().devices().len();
+    known
+        .then(|| Some(DeviceId::at(index)))
+        .ok_or(Status::Invalid)
+}
+
+/// The number of a device that names all of them.
+pub const ALL: i32 = -1;
+
+fn events() -> MutexGuard<'static, Option<Events>> {
+    EVENTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Brings devices up if none was yet, and waits for them.
+fn bring_up() -> Result<(), Status> {
+    if mode() == Mode::Cold {
+        let config = super::init::config();
+        if config.offload == Offload::Never || config.devices == Devices::None {
+            return Err(Status::NoDevice);
+        }
+        if in_driver_scope() || host::interrupted() {
+            return Err(Status::Busy);
+        }
+        start::begin_now();
+        PHASES.wait(Phase::Settled, Some(Instant::now() + PATIENCE));
+    }
+    Ok(())
+}
+
+/// Sends a matrix to a device, or its columns to all devices in equal shares ([`ALL`]). With `asynchronous` returns the number of an
+/// event, else when the bytes have arrived.
+///
+/// # Errors
+/// See [`Status`].
+pub fn prefetch(view: &View, to: i32, asynchronous: bool) -> Result<Number, Status> {
+    view.place()?;
+    bring_up()?;
+    let Some(entered) = enter()? else {
+        return Err(Status::NoDevice);
+    };
+    let cache = entered.cache;
+    let to = device(cache, to)?;
+    let Some(target) = Target::of(cache, view)? else {
+        return Ok(0);
+    };
+    if !asynchronous {
+        let deps = target.prefetch(cache, to)?;
+        return deps
+            .wait(cache.backend())
+            .map(|()| 0)
+            .map_err(|_| Status::Lost);
+    }
+    let work = move || {
+        let _underway = Underway::begin().ok_or(Status::NoDevice)?;
+        target.prefetch(cache, to)
+    };
+    let progress = requests::queue().add(Box::new(work))?;
+    Ok(events().get_or_insert_default().add(progress))
+}
+
+/// Queues the write-back of a matrix's newest bytes; devices keep their copies. With `asynchronous` returns the number of an event,
+/// else when the bytes have arrived.
+///
+/// # Errors
+/// See [`Status`].
+pub fn coherent(view: &View, asynchronous: bool) -> Result<Number, Status> {
+    view.place()?;
+    let Some(entered) = enter()? else {
+        return Ok(0);
+    };
+    let cache = entered.cache;
+    let Some(target) = Target::of(cache, view)? else {
+        return Ok(0);
+    };
+    let deps = target.write_home(cache)?;
+    if !asynchronous {
+        return deps
+            .wait(cache.backend())
+            .map(|()| 0)
+            .map_err(|_| Status::Lost);
+    }
+    let progress = crate::hints::event::Progress::queued();
+    progress.issued(Ok(deps));
+    Ok(events().get_or_insert_default().add(progress))
+}
+
+/// The CPU is about to read a matrix, or to change it (`write`): its newest bytes are written back, its pages become accessible, and
+/// before a change devices drop their copies. One wait instead of a page fault for each panel.
+///
+/// # Errors
+/// See [`Status`].
+pub fn to_cpu(view: &View, write: bool) -> Result<(), Status> {
+    on_target(view, |target, cache| target.open(cache, write)).map(|_| ())
+}
+
+/// Frees the memory of a device, or of all ([`ALL`]), that holds bytes of a matrix.
+///
+/// # Errors
+/// See [`Status`].
+pub fn evict(view: &View, from: i32) -> Result<(), Status> {
+    on_target(view, |target, cache| {
+        target.evict(cache, device(cache, from)?)
+    })
+    .map(|_| ())
+}
+
+/// Where the bytes of a matrix are; all on the host if no device is in use.
+///
+/// # Errors
+/// See [`Status`].
+pub fn residency(view: &View) -> Result<Residency, Status> {
+    let found = on_target(view, |target, cache| Ok(target.residency(cache)))?;
+    Ok(found.unwrap_or_default())
+}
+
+/// `None` if no device is in use, or the matrix is empty.
+fn on_target<T>(
+    view: &View,
+    ask: impl FnOnce(&Target, &Cache) -> Result<T, Status>,
+) -> Result<Option<T>, Status> {
+    view.place()?;
+    let Some(entered) = enter()? else {
+        return Ok(None);
+    };
+    let target = Target::of(entered.cache, view)?;
+    target.map(|target| ask(&target, entered.cache)).transpose()
+}
+
+/// Waits for an event, or says whether it is complete ([`Status::Pending`] if not). An event that is complete stays so.
+///
+/// # Errors
+/// What became of the request.
+pub fn event(number: Number, waits: bool) -> Result<(), Status> {
+    if number == 0 {
+        return Ok(());
+    }
+    // When devices are used no more, nothing is in flight.
+    let Some(entered) = enter()? else {
+        return Ok(());
+    };
+    let progress = events().as_ref().ok_or(Status::Invalid)?.get(number)?;
+    let Some(progress) = progress else {
+        return Ok(());
+    };
+    let backend = entered.cache.backend();
+    let status = match waits {
+        true => progress.wait(backend),
+        false => progress.test(backend),
+    };
+    if status != Status::Pending
+        && let Some(events) = events().as_mut()
+    {
+        events.forget(number);
+    }
+    match status {
+        Status::Ok => Ok(()),
+        failed => Err(failed),
+    }
+}
+
+/// What the process did so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Statistics {
+    /// BLAS calls that devices ran.
+    pub offloaded: u64,
+    /// Bytes copied to devices from the host, to the host, and from device to device.
+    pub bytes: [u64; 3],
+    /// Page faults of the CPU on pages that were kept from it.
+    pub faults: u64,
+}
+
+/// What the process did so far.
+#[must_use]
+pub fn statistics() -> Statistics {
+    let (bytes, faults) = (&COUNTERS.bytes, &COUNTERS.faults);
+    let all = calls(&names::all());
+    Statistics {
+        offloaded: all.values().map(|of| of.offloaded).sum(),
+        bytes: [bytes.h2d.get(), bytes.d2h.get(), bytes.p2p.get()],
+        faults: faults.read.get() + faults.write.get(),
+    }
+}
+
+/// The number of devices in use.
+#[must_use]
+pub fn devices() -> usize {
+    let cache = get().and_then(|runtime| runtime.cache);
+    let on = cache.filter(|_| mode() == Mode::On);
+    on.map_or(0, |cache| cache.backend().devices().len())
+}

@@ -1,0 +1,41 @@
+#!/bin/bash
+# Programs that use semcache.h: they compile as C99 and C++11 without a warning, print the same with and without the library, and get
+# the answers that the header promises, in late and poison mode.
+#
+#   library.sh [--quick]     --quick: two settings instead of all
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+quick=''
+[ "${1:-}" = --quick ] && quick=1
+build
+dir=$(fresh library)
+export OPENBLAS_NUM_THREADS=1 SEMCACHE_LIB=$LIBRARY
+source=$ROOT/tests/library
+flags=(-D_GNU_SOURCE -O1 -g -Wall -Wextra -pedantic -Werror -I"$ROOT/include")
+for program in hints versions; do
+    # The program exports its table.
+    obtain "$dir/$program.c99" gcc -std=c99 "${flags[@]}" -rdynamic -o "$dir/$program.c99" "$source/$program.c" -lblas -lpthread -ldl
+    obtain "$dir/$program.c++11" g++ -std=c++11 -x c++ "${flags[@]}" -rdynamic -o "$dir/$program.c++11" "$source/$program.c" \
+        -x none -lblas -lpthread -ldl
+done
+clients_built
+for language in c99 c++11; do
+    [ "$("$dir/versions.$language")" = versions ] || fail "$("$dir/versions.$language")"
+done
+say "an older library: what it lacks is absent"
+
+settings=("late,poison 2 mprotect" "late,poison,seed=1 3 wp-async")
+[ -n "$quick" ] || settings+=("poison,seed=2 1 mprotect" "late,seed=3 4 mprotect" "seed=4 2 wp-async")
+for setting in "${settings[@]}"; do
+    read -r sim devices gate <<<"$setting"
+    for language in c99 c++11; do
+        [ "$language" = c99 ] || [ "$setting" = "${settings[0]}" ] || continue
+        name=$language-$sim-$devices-$gate
+        "$dir/hints.$language" >"$dir/plain" || fail "plain: $(cat "$dir/plain")"
+        "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM="$sim" SEMCACHE_GATE="$gate" "$COMMAND" run --devices "$(machine "$devices")" \
+            --report "$dir/$name.json" -- "$dir/hints.$language" with >"$dir/$name.out" || fail "$name: $(cat "$dir/$name.out")"
+        cmp "$dir/plain" "$dir/$name.out" || fail "$name: the output differs"
+        sum "$dir/$name.json" calls.dgemm.offloaded cache.closes faults cache.evictions
+    done
+done
+say "hints: as plain"
