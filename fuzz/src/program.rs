@@ -60,10 +60,12 @@ pub enum Kind {
     Missing,
     /// Pages of a result that are given back to the kernel.
     Discard,
+    /// A hint of semcache.h.
+    Hint,
 }
 
 /// Every kind with how often it is drawn.
-const WEIGHTS: [(Kind, usize); 26] = [
+const WEIGHTS: [(Kind, usize); 27] = [
     (Kind::Level3, 52),
     (Kind::Level2, 28),
     (Kind::Level1, 24),
@@ -90,6 +92,7 @@ const WEIGHTS: [(Kind, usize); 26] = [
     (Kind::Barrier, 4),
     (Kind::Missing, 2),
     (Kind::Discard, 2),
+    (Kind::Hint, 16),
 ];
 
 /// One operation. Its operands follow from the seed and from the blocks that exist when it runs.

@@ -4,6 +4,7 @@ mod beside;
 mod cpu;
 mod flow;
 mod guard;
+mod hints;
 mod kernel;
 mod level1;
 mod level2;
@@ -68,5 +69,6 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
         Kind::Barrier => guard::barrier(w),
         Kind::Missing => missing::run(w),
         Kind::Discard => guard::discarded(w),
+        Kind::Hint => hints::run(w),
     }
 }

@@ -1,0 +1,112 @@
+//! Hints of semcache.h, which must change nothing, whatever they say. Without the library none is given.
+
+#![expect(unsafe_code, reason = "plays a C program that includes semcache.h")]
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+
+use crate::world::{ALL, World};
+
+/// `semcache_matrix`.
+#[repr(C)]
+struct Matrix {
+    size: u32,
+    element: u32,
+    data: *const c_void,
+    rows: i64,
+    cols: i64,
+    ld: i64,
+}
+
+/// `semcache_interface`.
+#[repr(C)]
+struct Interface {
+    size: usize,
+    devices: extern "C" fn() -> c_int,
+    prefetch: unsafe extern "C" fn(*const Matrix, c_int, *mut u64) -> c_int,
+    coherent: unsafe extern "C" fn(*const Matrix, *mut u64) -> c_int,
+    to_cpu: unsafe extern "C" fn(*const Matrix, c_int) -> c_int,
+    evict: unsafe extern "C" fn(*const Matrix, c_int) -> c_int,
+    residency: unsafe extern "C" fn(*const Matrix, c_int, *mut i64) -> c_int,
+    wait: unsafe extern "C" fn(*const u64, c_int) -> c_int,
+}
+
+fn library() -> Option<&'static Interface> {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    let found = *FOUND.get_or_init(|| {
+        // SAFETY: a C string.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"semcache_interface_1".as_ptr()) };
+        found.expose_provenance()
+    });
+    // SAFETY: the table of that name, which is never unloaded, has these functions first.
+    (found != 0).then(|| unsafe { &*std::ptr::with_exposed_provenance(found) })
+}
+
+std::thread_local! {
+    /// Events that were not waited for.
+    static EVENTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Numbers that no matrix has.
+const ABSURD: [i64; 6] = [-1, 0, i64::MAX, i64::MIN, 1 << 40, 1 << 62];
+
+pub(super) fn run(w: &mut World) {
+    let slot = w.rng.below(ALL);
+    let (from, n) = w.slots[slot].span(&mut w.rng);
+    let (rows, gap) = (1 + w.rng.below(n), w.rng.below(3));
+    let ld = rows + gap;
+    let mut view = Matrix {
+        size: u32::try_from(size_of::<Matrix>()).unwrap(),
+        element: u32::try_from(w.slots[slot].unit()).unwrap(),
+        data: w.slots[slot].addr(from).cast_const().cast(),
+        rows: i64::try_from(rows).unwrap(),
+        cols: i64::try_from((n - rows) / ld + 1).unwrap(),
+        ld: i64::try_from(ld).unwrap(),
+    };
+    if w.rng.one_in(12) {
+        let absurd = ABSURD[w.rng.below(ABSURD.len())];
+        match w.rng.below(4) {
+            0 => view.rows = absurd,
+            1 => view.cols = absurd,
+            2 => view.ld = absurd,
+            _ => view.element = u32::try_from(w.rng.below(40)).unwrap(),
+        }
+    }
+    let what = w.rng.below(8);
+    let device = i32::try_from(w.rng.below(6)).unwrap() - 2;
+    let with_event = w.rng.one_in(2);
+    w.note = format!(
+        "hint {what} on {} x {} at {from} of {slot}, ld {}, device {device}",
+        view.rows, view.cols, view.ld
+    );
+    let Some(library) = library() else {
+        return;
+    };
+    let mut number = 0;
+    let event = if with_event {
+        &raw mut number
+    } else {
+        std::ptr::null_mut()
+    };
+    let mut bytes = 0;
+    // SAFETY: the structures are as in `semcache.h`; a hint reads and writes no more of the block than the program may.
+    unsafe {
+        match what {
+            0 | 1 => _ = (library.prefetch)(&raw const view, device, event),
+            2 => _ = (library.coherent)(&raw const view, event),
+            3 => _ = (library.to_cpu)(&raw const view, 0),
+            4 => _ = (library.to_cpu)(&raw const view, 1),
+            5 => _ = (library.evict)(&raw const view, device),
+            6 => _ = (library.residency)(&raw const view, device, &raw mut bytes),
+            _ => EVENTS.with_borrow_mut(|events| {
+                for known in events.drain(..) {
+                    (library.wait)(&raw const known, 1);
+                }
+            }),
+        }
+    }
+    if number != 0 {
+        EVENTS.with_borrow_mut(|events| events.push(number));
+    }
+}
