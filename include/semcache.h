@@ -5,8 +5,9 @@
  * computes is the same with and without them, whatever they are called with.
  *
  * C99 or C++11; link with -ldl where the C library is older than glibc 2.34. Functions may be called by several threads at a time, also
- * for the same matrix. In a signal handler that interrupted the library they return SEMCACHE_BUSY; in the child of a fork
- * SEMCACHE_NO_DEVICE.
+ * for the same matrix. In a signal handler that interrupted the library requests return SEMCACHE_BUSY, in the child of a fork
+ * SEMCACHE_NO_DEVICE. A view names the matrix and nothing else: bytes of other data in it may be kept from system calls in pages that
+ * devices use.
  */
 #ifndef SEMCACHE_H
 #define SEMCACHE_H
@@ -52,7 +53,7 @@ typedef struct semcache_event {
 
 /* What the process did so far. */
 typedef struct semcache_statistics {
-    uint64_t size;          /* sizeof(semcache_statistics), set by the caller */
+    uint64_t size;          /* sizeof(semcache_statistics), set by the caller; then what the library has filled in */
     uint64_t offloaded;     /* BLAS calls that ran on devices */
     uint64_t h2d, d2h, p2p; /* bytes copied to devices, to the host, between devices */
     uint64_t faults;        /* page faults that the CPU took because a device had newer bytes, or kept copies */
@@ -170,8 +171,8 @@ static inline int semcache_evict(const semcache_matrix *matrix, int device)
     return SEMCACHE_HAS(library, evict) ? library->evict(matrix, device) : SEMCACHE_ABSENT;
 }
 
-/* How many bytes of the matrix a device holds, any device (SEMCACHE_ALL_DEVICES), or the host (SEMCACHE_HOST); copies that are out of date
- * do not count. */
+/* How many bytes of the matrix a device holds (at least), any device (SEMCACHE_ALL_DEVICES), or the host (SEMCACHE_HOST); copies that are
+ * out of date do not count. */
 static inline int semcache_residency(const semcache_matrix *matrix, int place, int64_t *bytes)
 {
     const semcache_interface *library = semcache_library();

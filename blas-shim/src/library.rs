@@ -171,7 +171,9 @@ unsafe extern "C" fn residency(matrix: *const Matrix, on: c_int, bytes: *mut i64
             hints::ALL => found.union,
             device => {
                 let index = usize::try_from(device).map_err(|_| Status::Invalid)?;
-                found.resident.get(index).copied().unwrap_or(0)
+                let known = hints::devices() > index || hints::devices() == 0;
+                let known = known.then(|| found.resident.get(index).copied().unwrap_or(0));
+                known.ok_or(Status::Invalid)?
             }
         };
         *bytes = i64::try_from(there).unwrap_or(i64::MAX);
@@ -197,7 +199,7 @@ unsafe extern "C" fn statistics(out: *mut Statistics) -> c_int {
         let found = hints::statistics();
         let [h2d, d2h, p2p] = found.bytes;
         *out = Statistics {
-            size: out.size,
+            size: size_of::<Statistics>() as u64,
             offloaded: found.offloaded,
             h2d,
             d2h,

@@ -231,6 +231,38 @@ int main(int argc, char **argv)
         free(e);
     }
     ANSWERS(semcache_wait(&event), SEMCACHE_OK);
+
+    /* Memory whose contents the kernel discards, or whose length changes, while a request waits or is carried out. */
+    size_t bytes = sizeof(double) * N * LD;
+    double *z = (double *)mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    double *r = matrix(5), nonzero = 0;
+    for (int i = 0; i < 60; i++) {
+        memcpy(z, a, bytes);
+        semcache_matrix Z = view(z), R = view(r);
+        semcache_event sent;
+        ANSWERS(semcache_prefetch(&R, SEMCACHE_ALL_DEVICES, &sent), SEMCACHE_OK);
+        ANSWERS(semcache_prefetch(&Z, i % 2 ? 0 : SEMCACHE_ALL_DEVICES, &event), SEMCACHE_OK);
+        for (int j = 0; j < i % 7; j++)
+            sched_yield();
+        if (i % 3) {
+            HOLDS(madvise(z, bytes, MADV_DONTNEED) == 0);
+            product(z, b, d);
+            for (int j = 0; j < N; j++)
+                nonzero += d[j * LD + j] != 0;
+        } else {
+            HOLDS(mprotect(z, bytes, PROT_READ | PROT_WRITE) == 0);
+            z[i * LD + i] = i;
+            product(z, b, d);
+        }
+        r = (double *)realloc(r, bytes / 2);
+        r = (double *)realloc(r, bytes);
+        for (int j = N * LD / 2 - 8; j < N * LD; j++)
+            r[j] = (double)((i + j) % 9 - 4);
+        product(r, a, c);
+    }
+    HOLDS(nonzero == 0);
+    show("discarded", d);
+    show("resized", c);
     bad(a);
 
     /* The child of a fork computes on the host. */

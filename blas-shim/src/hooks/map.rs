@@ -134,8 +134,8 @@ pub(super) unsafe extern "C-unwind" fn madvise(
     len: usize,
     advice: c_int,
 ) -> c_int {
-    with_errno_kept(|| adopt::on_madvise(addr as usize, len, advice));
     let advise = || {
+        with_errno_kept(|| adopt::on_madvise(addr as usize, len, advice));
         // SAFETY: the program's arguments, passed on.
         status(unsafe {
             call(
@@ -144,7 +144,10 @@ pub(super) unsafe extern "C-unwind" fn madvise(
             )
         })
     };
-    if POPULATE.contains(&advice) && any_protected() {
+    if adopt::discards(advice) {
+        // From before the bytes are given up until the kernel has replaced them no request on a thread of the runtime may send them.
+        during(|| one(addr, len, true), advise)
+    } else if POPULATE.contains(&advice) && any_protected() {
         // The kernel does not populate pages that it may not access, and reports an error, so results are written back
         // and the pages made accessible before.
         during(|| one(addr, len, true), advise)
@@ -173,14 +176,22 @@ pub(super) unsafe extern "C-unwind" fn mprotect(
     len: usize,
     prot: c_int,
 ) -> c_int {
-    with_errno_kept(|| adopt::on_mprotect(addr as usize, len, prot));
-    // SAFETY: the program's arguments, passed on.
-    status(unsafe {
-        call(
-            libc::SYS_mprotect,
-            [addr as usize, len, prot as usize, 0, 0, 0],
-        )
-    })
+    let change = || {
+        with_errno_kept(|| adopt::on_mprotect(addr as usize, len, prot));
+        // SAFETY: the program's arguments, passed on.
+        status(unsafe {
+            call(
+                libc::SYS_mprotect,
+                [addr as usize, len, prot as usize, 0, 0, 0],
+            )
+        })
+    };
+    if prot == libc::PROT_READ | libc::PROT_WRITE {
+        // Pages that a request on a thread of the runtime made read-only meanwhile would become writable.
+        during(|| one(addr, len, true), change)
+    } else {
+        change()
+    }
 }
 
 /// In glibc, `pkey_mprotect` with a key is a system call of its own, and without a key `mprotect`.

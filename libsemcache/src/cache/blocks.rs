@@ -15,12 +15,25 @@ pub enum Unusable {
 }
 
 impl Cache {
-    /// The block that holds all of a rectangle whose offsets are addresses, and which can be protected now; `None` for transient
-    /// memory. `written`: whether devices are to write the bytes.
+    /// The block that holds all of an operand of a call; `None` for transient memory, which the call can access. `written`: whether
+    /// devices are to write the bytes.
     ///
     /// # Errors
     /// Devices cannot use the bytes.
     pub fn block_of(&self, place: &Rect, written: bool) -> Result<Option<Block>, Unusable> {
+        let found = self.block_at(place)?;
+        if found.is_none() && !host::guards::permits(place, written) {
+            return Err(Unusable::Guarded);
+        }
+        Ok(found)
+    }
+
+    /// The block that holds all of a rectangle whose offsets are addresses, and which can be protected now; `None` for transient
+    /// memory.
+    ///
+    /// # Errors
+    /// [`Unusable::Aliased`].
+    pub fn block_at(&self, place: &Rect) -> Result<Option<Block>, Unusable> {
         match host::holding(place.start, place.end()) {
             // `holding` may return a block that a foreign `free`, one that the hooks do not see, has unmapped:
             // `prepare` checks that.
@@ -34,11 +47,7 @@ impl Cache {
             None if !self.overlaps(place.start, place.end())
                 && host::find(place.end() - 1).is_none() =>
             {
-                if host::guards::permits(place, written) {
-                    Ok(None)
-                } else {
-                    Err(Unusable::Guarded)
-                }
+                Ok(None)
             }
             _ => Err(Unusable::Aliased),
         }

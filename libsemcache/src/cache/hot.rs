@@ -274,12 +274,17 @@ impl Placement {
 
 impl Entry {
     /// The replica on `device` that an operand is placed in: of those that cover its view the largest, in which later
-    /// views lie as well.
+    /// views lie as well. Where elements of another size were cached, the operand may lie in a replica at an address that no
+    /// kernel can use.
     pub(super) fn covering(&self, device: DeviceId, operand: &Use) -> Option<ReplicaId> {
         let found = self
             .stores
             .iter()
-            .filter(|(_, s)| s.device == device && s.covers(&operand.view));
+            .filter(|(_, s)| s.device == device && s.covers(&operand.view))
+            .filter(|(_, s)| {
+                s.addr(operand.view.start)
+                    .is_multiple_of(operand.size.max(1) as u64)
+            });
         found.max_by_key(|(_, s)| s.rect.bytes()).map(|(&id, _)| id)
     }
 }

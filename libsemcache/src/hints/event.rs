@@ -66,6 +66,15 @@ impl Progress {
         status
     }
 
+    /// What became of the request, once devices are used no more.
+    pub fn ended(&self) -> Status {
+        match &*self.stage() {
+            Stage::Queued => Status::NoDevice,
+            Stage::Issued(_) => Status::Ok,
+            Stage::Done(status) => *status,
+        }
+    }
+
     /// Whether the request is complete: [`Status::Pending`] if not.
     pub fn test(&self, backend: &dyn Backend) -> Status {
         let mut stage = self.stage();

@@ -3,8 +3,8 @@
 use super::Status;
 use super::view::View;
 use crate::base::{DeviceId, Intent, Rect};
-use crate::cache::Cache;
 use crate::cache::task::Use;
+use crate::cache::{Cache, CacheError};
 use crate::host::{self, Block, Observer as _};
 use crate::process::ending;
 use crate::transfer::Deps;
@@ -28,7 +28,7 @@ impl Target {
         let Some(place) = view.place()? else {
             return Ok(None);
         };
-        let block = cache.block_of(&place, false)?.ok_or(Status::Untracked)?;
+        let block = cache.block_at(&place)?.ok_or(Status::Untracked)?;
         Ok(Some(Target { view: *view, block }))
     }
 
@@ -48,58 +48,68 @@ impl Target {
     /// Sends the matrix to a device, or its columns to all devices in equal shares, piece by piece.
     ///
     /// # Errors
-    /// See [`Cache::send_ahead`]. What was sent before stays.
+    /// Devices would keep hardly any of it, it does not fit, or see [`Cache::send_ahead`]: what was sent before stays.
     pub fn prefetch(&self, cache: &Cache, device: Option<DeviceId>) -> Result<Deps, Status> {
-        let devices = cache.backend().devices().len();
+        if !cache.whole() {
+            return Err(Status::Lost);
+        }
         let (first, count) = match device {
             Some(device) => (device.index(), 1),
-            None => (0, devices.min(self.view.cols)),
+            None => (0, cache.backend().usable().min(self.view.cols)),
         };
-        let (mut all, whole) = (Deps::default(), self.rect()?);
+        let at = |i: usize| self.view.cols * i / count;
+        let mut all = Deps::default();
+        if !self.enter(cache) {
+            return Ok(all);
+        }
+        let largest = self.columns(0, self.view.cols.div_ceil(count)).rect()?;
+        if !cache.would_keep((self.block.id, &self.rect()?), (device, &largest))? {
+            return Err(Status::Untracked);
+        }
         for i in 0..count {
-            let at = |i: usize| self.view.cols * i / count;
             let share = self.columns(at(i), at(i + 1));
-            let sent = share.send(cache, DeviceId::at(first + i), &whole)?;
+            let sent = share.send(cache, DeviceId::at(first + i))?;
             all.extend(&sent);
         }
         Ok(all)
     }
 
-    fn send(&self, cache: &Cache, device: DeviceId, whole: &Rect) -> Result<Deps, Status> {
+    /// Whether the block still is what it was when the program asked; then the cache knows it, and is told from now on when it ends or
+    /// changes its length.
+    fn enter(&self, cache: &Cache) -> bool {
+        let same = || host::block(self.block.id) == Some(self.block);
+        if !same() || !host::prepare(&self.block, self.view.addr, 1) {
+            return false;
+        }
+        // The cache must know the block before it is marked in use.
+        let fresh = cache.add_block(self.block);
+        let marked = host::mark_in_use(self.block.id) && same();
+        if !marked && fresh {
+            let _ = cache.abandon(self.block);
+        }
+        marked
+    }
+
+    fn send(&self, cache: &Cache, device: DeviceId) -> Result<Deps, Status> {
         let footprint = self.rect()?;
         let column = (self.view.ld * self.view.element).max(1);
         let step = (PIECE / column).max(1);
         let mut all = Deps::default();
         for from in (0..self.view.cols).step_by(step) {
             let piece = self.columns(from, (from + step).min(self.view.cols));
-            // The piece before may have taken long: the program may have freed the block, or be about to end.
-            if ending::ending()
-                || host::block(self.block.id).is_none_or(|b| b.start != self.block.start)
-            {
+            // The piece before may have taken long: the program may have changed the block, or be about to end.
+            if ending::ending() || !piece.enter(cache) {
                 return Ok(all);
             }
-            all.extend(&piece.send_piece(cache, device, (footprint, whole))?);
+            all.extend(&piece.send_piece(cache, device, footprint)?);
         }
         Ok(all)
     }
 
-    fn send_piece(
-        &self,
-        cache: &Cache,
-        device: DeviceId,
-        (footprint, whole): (Rect, &Rect),
-    ) -> Result<Deps, Status> {
+    fn send_piece(&self, cache: &Cache, device: DeviceId, footprint: Rect) -> Result<Deps, Status> {
         let (block, view) = (self.block, self.rect()?);
         let bytes = (block.start + view.start, view.end() - view.start);
         if !host::prepare(&block, bytes.0, bytes.1) {
-            return Ok(Deps::default());
-        }
-        // The cache must know the block before it is marked in use: from then on the cache is told when the block ends.
-        let fresh = cache.add_block(block);
-        if !host::mark_in_use(block.id) {
-            if fresh {
-                let _ = cache.abandon(block);
-            }
             return Ok(Deps::default());
         }
         cache.pin(&block, bytes, false, &[Some(block)]);
@@ -115,7 +125,6 @@ impl Target {
                 size: self.view.element,
                 step: isize::try_from(self.view.ld).unwrap_or(isize::MAX),
             },
-            whole,
         )?;
         cache.arrive(&queued.pending)?;
         Ok(queued.deps)
@@ -134,6 +143,9 @@ impl Target {
     /// # Errors
     /// See [`Cache::open`].
     pub fn open(&self, cache: &Cache, write: bool) -> Result<(), Status> {
+        // The pages are opened under the cache's lock: what takes long comes before.
+        let home = self.write_home(cache)?;
+        home.wait(cache.backend()).map_err(CacheError::from)?;
         Ok(cache.open(self.block.id, &self.rect()?, write)?)
     }
 

@@ -26,7 +26,7 @@ impl View {
     /// The bytes, as a rectangle whose offsets are addresses; `None` if the matrix is empty.
     ///
     /// # Errors
-    /// [`Status::Invalid`]: a null address, an element of no known size, columns that overlap, or more bytes than there are addresses.
+    /// [`Status::Invalid`]: a null address, an element of no known size or in the middle of one, columns that overlap, or more bytes than there are addresses.
     pub fn place(&self) -> Result<Option<Rect>, Status> {
         let View {
             addr,
@@ -35,7 +35,9 @@ impl View {
             ld,
             element,
         } = *self;
-        if !element.is_power_of_two() || element > LARGEST || ld < rows.max(1) {
+        let fits =
+            element.is_power_of_two() && element <= LARGEST && addr.is_multiple_of(element.min(8));
+        if !fits || ld < rows.max(1) {
             return Err(Status::Invalid);
         }
         if rows == 0 || cols == 0 {
@@ -90,6 +92,7 @@ mod tests {
             View { ld: 4, ..ANY },
             View { element: 0, ..ANY },
             View { element: 3, ..ANY },
+            View { addr: 4100, ..ANY },
             View { element: 32, ..ANY },
             View { cols: huge, ..ANY },
             View { ld: huge, ..ANY },

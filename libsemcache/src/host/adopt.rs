@@ -162,6 +162,12 @@ pub fn on_mremap(old: usize, old_len: usize, new: usize, new_len: usize) {
     }
 }
 
+/// Whether this advice discards bytes.
+#[must_use]
+pub fn discards(advice: i32) -> bool {
+    DESTRUCTIVE.contains(&advice)
+}
+
 /// Called before `madvise`: writes back and unpins bytes that the advice discards, and notes guard markers.
 pub fn on_madvise(addr: usize, len: usize, advice: c_int) {
     match advice {

@@ -64,7 +64,7 @@ fn device(cache: &Cache, number: i32) -> Result<Option<DeviceId>, Status> {
         return Ok(None);
     }
     let index = usize::try_from(number).map_err(|_| Status::Invalid)?;
-    let known = index < cache.backend().devices().len();
+    let known = index < cache.backend().usable();
     known
         .then(|| Some(DeviceId::at(index)))
         .ok_or(Status::Invalid)
@@ -176,7 +176,10 @@ pub fn evict(view: &View, from: i32) -> Result<(), Status> {
 /// See [`Status`].
 pub fn residency(view: &View) -> Result<Residency, Status> {
     let found = on_target(view, |target, cache| Ok(target.residency(cache)))?;
-    Ok(found.unwrap_or_default())
+    Ok(found.unwrap_or_else(|| Residency {
+        resident: vec![0; devices()],
+        ..Residency::default()
+    }))
 }
 
 /// `None` if no device is in use, or the matrix is empty.
@@ -200,20 +203,20 @@ pub fn event(number: Number, waits: bool) -> Result<(), Status> {
     if number == 0 {
         return Ok(());
     }
-    // When devices are used no more, nothing is in flight.
-    let Some(entered) = enter()? else {
-        return Ok(());
-    };
+    let entered = enter()?;
+    let _blocked = SignalsBlocked::new();
     let progress = events().as_ref().ok_or(Status::Invalid)?.get(number)?;
     let Some(progress) = progress else {
         return Ok(());
     };
-    let backend = entered.cache.backend();
-    let status = match waits {
-        true => progress.wait(backend),
-        false => progress.test(backend),
+    let status = match &entered {
+        Some(entered) if waits => progress.wait(entered.cache.backend()),
+        Some(entered) => progress.test(entered.cache.backend()),
+        // Devices are used no more, and all results are on the host.
+        None => progress.ended(),
     };
-    if status != Status::Pending
+    // A failure is told as often as the program asks.
+    if status == Status::Ok
         && let Some(events) = events().as_mut()
     {
         events.forget(number);
@@ -252,5 +255,5 @@ pub fn statistics() -> Statistics {
 pub fn devices() -> usize {
     let cache = get().and_then(|runtime| runtime.cache);
     let on = cache.filter(|_| mode() == Mode::On);
-    on.map_or(0, |cache| cache.backend().devices().len())
+    on.map_or(0, |cache| cache.backend().usable())
 }
