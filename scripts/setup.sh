@@ -12,7 +12,7 @@ set -euo pipefail
 DEMO=(gcc libc6-dev make gfortran libblas-dev libopenblas0-pthread python3)
 CLIENTS=(libblas3 liblapack3 libblas-test liblapack-test libblas64-3 libblas64-test libopenblas64-0-pthread octave
     r-base-core liblapacke libopenblas-pthread-dev python3-venv strace git tar binutils dpkg-dev xz-utils procps
-    gdb valgrind libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 openmpi-bin libopenmpi-dev scalapack-mpi-test)
+    g++ pkg-config cmake gdb valgrind libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 openmpi-bin libopenmpi-dev scalapack-mpi-test)
 PYTHON_CLIENTS=(libpython3.11-testsuite python3-numpy python3-scipy python3-sklearn python3-torch)
 CXX_CLIENTS=(g++ libarmadillo-dev libeigen3-dev libsuitesparse-dev)
 PROGRAMS=(liblapack3 libopenblas-pthread-dev xz-utils binutils libopenmpi-dev libmumps-seq-dev nwchem-openmpi)

@@ -15,11 +15,25 @@ flags=(-D_GNU_SOURCE -O1 -g -Wall -Wextra -pedantic -Werror -I"$ROOT/include")
 for program in hints versions; do
     # The program exports its table.
     obtain "$dir/$program.c99" gcc -std=c99 "${flags[@]}" -rdynamic -o "$dir/$program.c99" "$source/$program.c" -lblas -lpthread -ldl
-    obtain "$dir/$program.c++11" g++ -std=c++11 -x c++ "${flags[@]}" -rdynamic -o "$dir/$program.c++11" "$source/$program.c" \
+    obtain "$dir/$program.cxx11" g++ -std=c++11 -x c++ "${flags[@]}" -rdynamic -o "$dir/$program.cxx11" "$source/$program.c" \
         -x none -lblas -lpthread -ldl
 done
+obtain "$dir/prefetch" gcc -std=c99 "${flags[@]}" -o "$dir/prefetch" "$ROOT/examples/library/prefetch.c" -lblas -lm -ldl
+# As users build: by pkg-config, and by CMake.
+if [ -z "${BUILT_CLIENTS:-}" ]; then
+    version=$(sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml")
+    grep -q "^Version: $version\$" "$ROOT/include/pkgconfig/semcache.pc" || fail "semcache.pc: not version $version"
+    grep -q "PACKAGE_VERSION $version)" "$ROOT/include/cmake/semcache-config-version.cmake" || fail "CMake: not version $version"
+    read -ra by_pkg_config < <(PKG_CONFIG_PATH=$ROOT/include/pkgconfig pkg-config --cflags --libs semcache)
+    gcc -rdynamic -o "$dir/by_pkg_config" "$source/versions.c" "${by_pkg_config[@]}"
+    cmake -S "$source" -B "$dir/cmake" -D CMAKE_PREFIX_PATH="$ROOT/include" >"$dir/cmake.log" && cmake --build "$dir/cmake" >>"$dir/cmake.log" ||
+        { cat "$dir/cmake.log"; fail "CMake"; }
+    for program in "$dir/by_pkg_config" "$dir/cmake/versions"; do
+        [ "$("$program")" = versions ] || fail "$program: $("$program")"
+    done
+fi
 clients_built
-for language in c99 c++11; do
+for language in c99 cxx11; do
     [ "$("$dir/versions.$language")" = versions ] || fail "$("$dir/versions.$language")"
 done
 say "an older library: what it lacks is absent"
@@ -28,7 +42,7 @@ settings=("late,poison 2 mprotect" "late,poison,seed=1 3 wp-async")
 [ -n "$quick" ] || settings+=("poison,seed=2 1 mprotect" "late,seed=3 4 mprotect" "seed=4 2 wp-async")
 for setting in "${settings[@]}"; do
     read -r sim devices gate <<<"$setting"
-    for language in c99 c++11; do
+    for language in c99 cxx11; do
         [ "$language" = c99 ] || [ "$setting" = "${settings[0]}" ] || continue
         name=$language-$sim-$devices-$gate
         "$dir/hints.$language" >"$dir/plain" || fail "plain: $(cat "$dir/plain")"
@@ -39,3 +53,10 @@ for setting in "${settings[@]}"; do
     done
 done
 say "hints: as plain"
+
+"$dir/prefetch" 300 >"$dir/plain" 2>/dev/null || fail "examples/library/prefetch, plain"
+"${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM=late,poison "$COMMAND" run --devices "$(machine 2)" --report "$dir/prefetch.json" -- \
+    "$dir/prefetch" 300 >"$dir/prefetch.out" || fail "examples/library/prefetch"
+cmp "$dir/plain" "$dir/prefetch.out" || fail "examples/library/prefetch: the output differs"
+sum "$dir/prefetch.json" calls.dgemm.offloaded==3 cache.closes faults
+say "the example: as plain"
