@@ -60,3 +60,14 @@ say "hints: as plain"
 cmp "$dir/plain" "$dir/prefetch.out" || fail "examples/library/prefetch: the output differs"
 sum "$dir/prefetch.json" calls.dgemm.offloaded==3 cache.closes faults
 say "the example: as plain"
+
+# Python, of which the wheels' own BLAS makes the products.
+if simulated; then
+    python=(env PYTHONDONTWRITEBYTECODE=1 "PYTHONPATH=$ROOT/python" "$PYTHON" "$source/hints.py")
+    "${python[@]}" >"$dir/plain" || fail "hints.py, plain"
+    "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM=late,poison "$COMMAND" run --devices "$(machine 2)" --report "$dir/python.json" -- \
+        "${python[@]}" with >"$dir/python.out" || fail "hints.py"
+    cmp "$dir/plain" "$dir/python.out" || fail "hints.py: the output differs"
+    sum "$dir/python.json" calls.dgemm.offloaded cache.closes faults
+    say "hints.py: as plain"
+fi
