@@ -7,6 +7,14 @@ use super::Status;
 use crate::device::api::Backend;
 use crate::transfer::Deps;
 
+/// Waits until the copies of a request are complete.
+///
+/// # Errors
+/// A device is lost.
+pub fn arrived(deps: &Deps, backend: &dyn Backend) -> Result<(), Status> {
+    deps.wait(backend).map_err(|_| Status::Lost)
+}
+
 /// How far a request is.
 #[derive(Debug)]
 enum Stage {
@@ -29,8 +37,18 @@ impl Progress {
     /// Of a request that waits for its turn.
     #[must_use]
     pub fn queued() -> Arc<Progress> {
+        Progress::at(Stage::Queued)
+    }
+
+    /// Of a request whose copies are queued already.
+    #[must_use]
+    pub fn issued_at_once(deps: Deps) -> Arc<Progress> {
+        Progress::at(Stage::Issued(deps))
+    }
+
+    fn at(stage: Stage) -> Arc<Progress> {
         Arc::new(Progress {
-            stage: Mutex::new(Stage::Queued),
+            stage: Mutex::new(stage),
             changed: Condvar::new(),
         })
     }
@@ -58,10 +76,7 @@ impl Progress {
             Stage::Issued(deps) => deps.clone(),
         };
         // Another thread may ask for the stage meanwhile.
-        let status = match deps.wait(backend) {
-            Ok(()) => Status::Ok,
-            Err(_) => Status::Lost,
-        };
+        let status = arrived(&deps, backend).err().unwrap_or(Status::Ok);
         *self.stage() = Stage::Done(status);
         status
     }

@@ -4,7 +4,7 @@ use super::Status;
 use super::view::View;
 use crate::base::{DeviceId, Intent, Rect};
 use crate::cache::task::Use;
-use crate::cache::{Cache, CacheError};
+use crate::cache::{Cache, CacheError, Residency};
 use crate::host::{self, Block, Observer as _};
 use crate::process::ending;
 use crate::transfer::Deps;
@@ -74,8 +74,8 @@ impl Target {
         Ok(all)
     }
 
-    /// Whether the block still is what it was when the program asked; then the cache knows it, and is told from now on when it ends or
-    /// changes its length.
+    /// Whether the block still is what it was when the program asked, which prepared all of the matrix; then the cache knows it, and is
+    /// told from now on when it ends or changes its length.
     fn enter(&self, cache: &Cache) -> bool {
         let same = || host::block(self.block.id) == Some(self.block);
         if !same() || !host::prepare(&self.block, self.view.addr, 1) {
@@ -109,9 +109,6 @@ impl Target {
     fn send_piece(&self, cache: &Cache, device: DeviceId, footprint: Rect) -> Result<Deps, Status> {
         let (block, view) = (self.block, self.rect()?);
         let bytes = (block.start + view.start, view.end() - view.start);
-        if !host::prepare(&block, bytes.0, bytes.1) {
-            return Ok(Deps::default());
-        }
         cache.pin(&block, bytes, false, &[Some(block)]);
         let queued = cache.send_ahead(
             device,
@@ -159,7 +156,7 @@ impl Target {
 
     /// Bytes of the matrix whose newest copy is on devices only, and bytes that each device holds.
     #[must_use]
-    pub fn residency(&self, cache: &Cache) -> crate::cache::Residency {
+    pub fn residency(&self, cache: &Cache) -> Residency {
         let rect = self.rect();
         rect.map_or_else(
             |_| Default::default(),

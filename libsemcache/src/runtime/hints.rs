@@ -1,6 +1,6 @@
 //! The entry points of `semcache.h`: what a program asks for outside of BLAS calls. The shim decodes the arguments.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::mode::{Mode, mode};
@@ -15,7 +15,7 @@ use crate::base::counters::{COUNTERS, calls};
 use crate::blas::names;
 use crate::cache::{Cache, Residency};
 use crate::hints::Status;
-use crate::hints::event::Events;
+use crate::hints::event::{Events, Progress, arrived};
 use crate::hints::request::Target;
 use crate::hints::view::View;
 use crate::host;
@@ -111,17 +111,18 @@ pub fn prefetch(view: &View, to: i32, asynchronous: bool) -> Result<Number, Stat
     };
     if !asynchronous {
         let deps = target.prefetch(cache, to)?;
-        return deps
-            .wait(cache.backend())
-            .map(|()| 0)
-            .map_err(|_| Status::Lost);
+        return arrived(&deps, cache.backend()).map(|()| 0);
     }
     let work = move || {
         let _underway = Underway::begin().ok_or(Status::NoDevice)?;
         target.prefetch(cache, to)
     };
-    let progress = requests::queue().add(Box::new(work))?;
-    Ok(events().get_or_insert_default().add(progress))
+    Ok(event_of(requests::queue().add(Box::new(work))?))
+}
+
+/// A new event.
+fn event_of(progress: Arc<Progress>) -> Number {
+    events().get_or_insert_default().add(progress)
 }
 
 /// Queues the write-back of a matrix's newest bytes; devices keep their copies. With `asynchronous` returns the number of an event,
@@ -130,24 +131,14 @@ pub fn prefetch(view: &View, to: i32, asynchronous: bool) -> Result<Number, Stat
 /// # Errors
 /// See [`Status`].
 pub fn coherent(view: &View, asynchronous: bool) -> Result<Number, Status> {
-    view.place()?;
-    let Some(entered) = enter()? else {
-        return Ok(0);
-    };
-    let cache = entered.cache;
-    let Some(target) = Target::of(cache, view)? else {
-        return Ok(0);
-    };
-    let deps = target.write_home(cache)?;
-    if !asynchronous {
-        return deps
-            .wait(cache.backend())
-            .map(|()| 0)
-            .map_err(|_| Status::Lost);
-    }
-    let progress = crate::hints::event::Progress::queued();
-    progress.issued(Ok(deps));
-    Ok(events().get_or_insert_default().add(progress))
+    let queued = on_target(view, |target, cache| {
+        let deps = target.write_home(cache)?;
+        match asynchronous {
+            true => Ok(event_of(Progress::issued_at_once(deps))),
+            false => arrived(&deps, cache.backend()).map(|()| 0),
+        }
+    })?;
+    Ok(queued.unwrap_or(0))
 }
 
 /// The CPU is about to read a matrix, or to change it (`write`): its newest bytes are written back, its pages become accessible, and
