@@ -40,7 +40,7 @@ WORKLOADS = {
 }
 # A device is up after these seconds.
 STARTED = 1.5
-SIDES = ["OpenBLAS", "NVBLAS", "NVBLAS, autopin", "ours"]
+SIDES = ["OpenBLAS", "NVBLAS", "NVBLAS autopin", "ours"]
 
 
 def driver_folders():

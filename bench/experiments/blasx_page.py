@@ -1,6 +1,7 @@
 """The page of the experiments of BLASX: what the paper has, and what its policy and the library do on the same machines."""
 
 import os
+import re
 import statistics
 
 from experiments import blasx
@@ -14,8 +15,10 @@ GPUS = 3
 EVEREST, MAKALU = 1250.0, [1250.0, 1250.0, 190.0, 190.0]
 MAKALU_SINGLE = [3200.0, 3200.0, 5800.0, 5800.0]
 MOST, WITHIN = 13.0, 0.10
-OCTAVE = os.path.join("results", "h200-x1-octave.md")
-# Rows of that page, in the order of Table VI.
+# Of these pages those that exist; they are in OCTAVE_FOLDER.
+OCTAVE = ["h200-x1-octave.md", "h100-x1-octave.md", "h100-x4-octave.md"]
+OCTAVE_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "results")
+# Rows of these pages, in the order of Table VI.
 SCRIPTS = ["A*B, single, one element read", "A*B, double, one element read", "non-negative factorisation", "varimax rotation",
            "least squares of"]
 
@@ -305,22 +308,33 @@ def network(e):
               "samples is not said.", "as the table says; Caffe is not run.", "the CPU's work between the products has no virtual time.")
 
 
+def measured(name):
+    """The machine's GPUs, and the cells of its table by workload, n and column."""
+    with open(os.path.join(OCTAVE_FOLDER, name), encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    count, model = next(m for line in lines if (m := re.match(r"\* GPUs: (\d+) x NVIDIA (\w+)", line))).groups()
+    table = [[c.strip() for c in line.strip("| ").split("|")] for line in lines if line.startswith("|")]
+    begin = next(i for i, row in enumerate(table) if row[0] == "workload")
+    cells = {(row[0], row[1], h): c for row in table[begin + 1:] for h, c in zip(table[begin], row)}
+    return f"{count} {model}", cells
+
+
 def octave(e):
     """Table VI."""
     page = e.page
     page.heading("MATLAB and Octave (Table VI)")
-    with open(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), OCTAVE), encoding="utf-8") as f:
-        table = [[c.strip() for c in line.strip("|\n ").split("|")] for line in f if line.startswith("|")]
-    head, rows = next(row for row in table if "workload" in row), []
+    names = [name for name in OCTAVE if os.path.exists(os.path.join(OCTAVE_FOLDER, name))]
+    machines, columns, rows = dict(map(measured, names)), ["OpenBLAS/ours", "best NVBLAS/ours"], []
     for said, script in zip(e.paper["table6"], SCRIPTS):
-        row = next(row for row in table if row[0].startswith(script))
-        gain, best = row[head.index("OpenBLAS/ours")], row[head.index("best NVBLAS/ours")]
-        rows.append([said["function"], f"{said['speedup']:g} x", f"{row[0]}, n = {row[1]}", "not measured" if gain == "-" else gain, best])
-    page.table(["paper", "paper, against the CPU", "here, in Octave on an H200", "against OpenBLAS", "against NVBLAS"], rows)
-    page.said("MATLAB on Everest; sizes and the CPU's library are not said.", "measured on a GPU, not simulated: "
-              f"[{os.path.basename(OCTAVE)}](../{os.path.basename(OCTAVE)}). Octave has no `nnmf`, `rotatefactors` and `lsqlin`: scripts "
-              "do the same work.",
-              "another GPU, another CPU, other sizes.")
+        title, n = next((title, n) for cells in machines.values() for title, n, _ in cells if title.startswith(script))
+        gains = [cells.get((title, n, column), "-") for cells in machines.values() for column in columns]
+        rows.append([said["function"], f"{said['speedup']:g} x", f"{title}, n = {n}", *("not measured" if g == "-" else g for g in gains)])
+    heads = [f"{machine}, against {peer}" for machine in machines for peer in ("OpenBLAS", "NVBLAS")]
+    page.table(["paper", "paper, against the CPU", "here, in Octave", *heads], rows)
+    page.said("MATLAB on Everest; sizes and the CPU's library are not said.", "measured on GPUs, not simulated: "
+              f"{', '.join(f'[{name}](../{name})' for name in names)}. Of NVBLAS with and without autopin, the faster where both are "
+              "measured. Octave has no `nnmf`, `rotatefactors` and `lsqlin`: scripts do the same work.",
+              "other GPUs, other CPUs, other sizes. On the H200 OpenBLAS chose its kernels itself, elsewhere they are those for SkylakeX.")
 
 
 def write(page, runs, paper):
