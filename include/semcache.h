@@ -59,6 +59,52 @@ typedef struct semcache_statistics {
     uint64_t faults;        /* page faults that the CPU took because a device had newer bytes, or kept copies */
 } semcache_statistics;
 
+/* How a matrix is cut into blocks, and which device each belongs to. */
+enum {
+    SEMCACHE_NOWHERE = 0, /* none: ends an earlier distribution */
+    SEMCACHE_ROWS = 1,    /* one share of the rows for each device */
+    SEMCACHE_COLUMNS = 2, /* one share of the columns for each device */
+    SEMCACHE_BLOCKS = 3,  /* one block for each device of a grid of p x q */
+    SEMCACHE_CYCLIC = 4,  /* blocks of mb x nb; block (i, j) belongs to device (i % p) * q + j % q */
+    SEMCACHE_OWNERS = 5   /* blocks of mb x nb; `owner` says which device each belongs to, and is called before the function returns */
+};
+
+typedef struct semcache_distribution {
+    uint32_t size; /* sizeof(semcache_distribution) */
+    uint32_t kind;
+    int64_t mb, nb; /* rows and columns of a block (SEMCACHE_CYCLIC, SEMCACHE_OWNERS) */
+    int32_t p, q;   /* rows and columns of the grid of devices (SEMCACHE_BLOCKS, SEMCACHE_CYCLIC); zero: as square as the devices permit */
+    int32_t (*owner)(int64_t i, int64_t j, void *user);
+    void *user;
+} semcache_distribution;
+
+/* A matrix in the memory of a device. */
+typedef struct semcache_device_matrix {
+    uint32_t size; /* sizeof(semcache_device_matrix), set by the caller */
+    int32_t device;
+    uint64_t address; /* of the first element: a device pointer */
+    int64_t ld;       /* elements between two columns */
+    uint64_t hold;    /* what semcache_release_gpu ends */
+    void *context;    /* the CUcontext in which the address is valid; null on simulated devices, whose memory the CPU can use */
+} semcache_device_matrix;
+
+/* What the library knows of a device and its links. Bytes, multiply-adds and seconds; zero where unknown. */
+typedef struct semcache_rates {
+    uint64_t size; /* sizeof(semcache_rates), set by the caller */
+    double h2d_bytes_per_s, d2h_bytes_per_s, p2p_bytes_per_s;
+    double latency_s;                          /* of a copy from the host */
+    double sgemm_flops, dgemm_flops;           /* of large products on the device */
+    double host_sgemm_flops, host_dgemm_flops; /* of large products by the host BLAS */
+    uint64_t memory;                           /* bytes that copies of matrices may take on the device */
+} semcache_rates;
+
+/* What the library expects of a call. */
+typedef struct semcache_prediction {
+    uint32_t size; /* sizeof(semcache_prediction), set by the caller */
+    int32_t devices; /* on how many devices it would run; zero: on the host */
+    double host_s, devices_s; /* seconds on the host, and on devices (zero if none can run it) */
+} semcache_prediction;
+
 /* The table that the library exports. Later versions add functions at its end. */
 typedef struct semcache_interface {
     size_t size;
@@ -70,6 +116,15 @@ typedef struct semcache_interface {
     int (*residency)(const semcache_matrix *, int, int64_t *);
     int (*wait)(const uint64_t *, int);
     int (*statistics)(semcache_statistics *);
+    int (*section)(int, uint64_t *);
+    int (*distribute)(const semcache_matrix *, const semcache_distribution *, uint64_t *);
+    int (*pin)(const semcache_matrix *, int, int, uint64_t *);
+    int (*to_gpu)(const semcache_matrix *, int, int, semcache_device_matrix *);
+    int (*release)(uint64_t);
+    int (*name)(const semcache_matrix *, const char *);
+    int (*range)(const char *);
+    int (*rates)(int, semcache_rates *);
+    int (*predict)(const char *, const int64_t *, int, semcache_prediction *);
 } semcache_interface;
 
 static inline const semcache_interface *semcache_library(void)
@@ -191,6 +246,133 @@ static inline int semcache_test(const semcache_event *event)
 {
     const semcache_interface *library = semcache_library();
     return SEMCACHE_HAS(library, wait) ? library->wait(event ? &event->number : NULL, 0) : SEMCACHE_ABSENT;
+}
+
+/* From here to semcache_end, BLAS calls of this thread that devices run return once their copies and kernels are queued: results are
+ * complete when the CPU reads them, or a call uses them, as ever. Without a section calls may wait: for small results that the CPU is
+ * expected to read, for the host's part, for devices of unequal speed. Operands in memory that cannot be protected are complete at return
+ * in any case. Sections may be nested; the outermost counts. */
+static inline int semcache_begin(void)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, section) ? library->section(1, NULL) : SEMCACHE_ABSENT;
+}
+
+/* Ends a section. The event is complete when the calls of the section are. Without one (NULL) it waits for them. */
+static inline int semcache_end(semcache_event *event)
+{
+    const semcache_interface *library = semcache_library();
+    if (event)
+        event->number = 0;
+    return SEMCACHE_HAS(library, section) ? library->section(0, event ? &event->number : NULL) : SEMCACHE_ABSENT;
+}
+
+/* Sends the blocks of a matrix to the devices of a distribution. From then on, each block of the matrix, or of a part of it, that a level-3
+ * call writes is computed by the device that it belongs to. A later distribution of bytes of the matrix takes its place. */
+static inline int semcache_distribute(const semcache_matrix *matrix, const semcache_distribution *distribution, semcache_event *event)
+{
+    const semcache_interface *library = semcache_library();
+    if (event)
+        event->number = 0;
+    return SEMCACHE_HAS(library, distribute) ? library->distribute(matrix, distribution, event ? &event->number : NULL) : SEMCACHE_ABSENT;
+}
+
+static inline semcache_distribution semcache_distribution_of(uint32_t kind)
+{
+    semcache_distribution of;
+    of.size = (uint32_t)sizeof of;
+    of.kind = kind;
+    of.mb = of.nb = 0;
+    of.p = of.q = 0;
+    of.owner = NULL;
+    of.user = NULL;
+    return of;
+}
+
+static inline semcache_distribution semcache_block_cyclic(int64_t mb, int64_t nb, int32_t p, int32_t q)
+{
+    semcache_distribution of = semcache_distribution_of(SEMCACHE_CYCLIC);
+    of.mb = mb;
+    of.nb = nb;
+    of.p = p;
+    of.q = q;
+    return of;
+}
+
+/* As semcache_prefetch, and calls that need room evict other copies first, until semcache_unpin. */
+static inline int semcache_pin(const semcache_matrix *matrix, int device, semcache_event *event)
+{
+    const semcache_interface *library = semcache_library();
+    if (event)
+        event->number = 0;
+    return SEMCACHE_HAS(library, pin) ? library->pin(matrix, device, 1, event ? &event->number : NULL) : SEMCACHE_ABSENT;
+}
+
+/* Ends what semcache_pin began for this matrix, or for parts of it. */
+static inline int semcache_unpin(const semcache_matrix *matrix)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, pin) ? library->pin(matrix, SEMCACHE_ALL_DEVICES, 0, NULL) : SEMCACHE_ABSENT;
+}
+
+/* A kernel of the program is about to read the matrix on a device: where its newest bytes are there, for as long as it is held. */
+static inline int semcache_read_gpu(const semcache_matrix *matrix, int device, semcache_device_matrix *found)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, to_gpu) ? library->to_gpu(matrix, device, 0, found) : SEMCACHE_ABSENT;
+}
+
+/* A kernel of the program is about to change the matrix on a device: as semcache_read_gpu, and all other copies are out of date. Until
+ * semcache_release_gpu neither the CPU nor a BLAS call may use the matrix. */
+static inline int semcache_write_gpu(const semcache_matrix *matrix, int device, semcache_device_matrix *found)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, to_gpu) ? library->to_gpu(matrix, device, 1, found) : SEMCACHE_ABSENT;
+}
+
+/* The kernels of the program that used the matrix are complete. */
+static inline int semcache_release_gpu(const semcache_device_matrix *found)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, release) ? library->release(found ? found->hold : 0) : SEMCACHE_ABSENT;
+}
+
+/* Names a matrix in messages and traces; NULL takes the name away. */
+static inline int semcache_name(const semcache_matrix *matrix, const char *name)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, name) ? library->name(matrix, name) : SEMCACHE_ABSENT;
+}
+
+/* A range of the calling thread in the trace (SEMCACHE_TRACE, NVTX), until semcache_range_end. Ranges may be nested. */
+static inline int semcache_range_begin(const char *name)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, range) ? library->range(name ? name : "") : SEMCACHE_ABSENT;
+}
+
+static inline int semcache_range_end(void)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, range) ? library->range(NULL) : SEMCACHE_ABSENT;
+}
+
+/* What the library knows of a device and its links: built in, measured by `semcache calibrate`, and corrected by calls. */
+static inline int semcache_device_rates(int device, semcache_rates *rates)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, rates) ? library->rates(device, rates) : SEMCACHE_ABSENT;
+}
+
+/* What the library expects of a call ("dgemm") of these sizes, with its operands on the host, or on the devices (resident). */
+static inline int semcache_predict(const char *routine, int64_t m, int64_t n, int64_t k, int resident, semcache_prediction *prediction)
+{
+    const semcache_interface *library = semcache_library();
+    int64_t sizes[3];
+    sizes[0] = m;
+    sizes[1] = n;
+    sizes[2] = k;
+    return SEMCACHE_HAS(library, predict) ? library->predict(routine, sizes, resident, prediction) : SEMCACHE_ABSENT;
 }
 
 /* What the process did so far. */

@@ -9,11 +9,12 @@ nothing and return `Status.ABSENT`; what the program computes is the same with a
     b = a @ c                         # waits by itself
 """
 
+import contextlib
 import ctypes
 import enum
 
-__all__ = ["ALL_DEVICES", "HOST", "Event", "Status", "coherent", "devices", "evict", "prefetch", "read_cpu", "residency", "statistics",
-           "write_cpu"]
+__all__ = ["ALL_DEVICES", "HOST", "Distribution", "Event", "Status", "coherent", "devices", "distribute", "evict", "name", "pin", "predict",
+           "prefetch", "range", "rates", "read_cpu", "read_gpu", "residency", "section", "statistics", "unpin", "write_cpu", "write_gpu"]
 
 # In place of the number of a device.
 ALL_DEVICES, HOST = -1, -2
@@ -43,6 +44,63 @@ class _Statistics(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("size", "offloaded", "h2d", "d2h", "p2p", "faults")]
 
 
+class Distribution(ctypes.Structure):
+    """Which device each block of a matrix belongs to. Rows and columns are those of the array as C sees it (`_view`): of a C-contiguous
+    array they change places."""
+
+    _OWNER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    _fields_ = [("size", ctypes.c_uint32), ("kind", ctypes.c_uint32), ("mb", ctypes.c_int64), ("nb", ctypes.c_int64),
+                ("p", ctypes.c_int32), ("q", ctypes.c_int32), ("owner", _OWNER), ("user", ctypes.c_void_p)]
+
+    def __init__(self, kind, **fields):
+        super().__init__(size=ctypes.sizeof(Distribution), kind=kind, **fields)
+
+    @classmethod
+    def none(cls):
+        """Ends an earlier distribution."""
+        return cls(0)
+
+    @classmethod
+    def rows(cls):
+        """One share of the rows for each device."""
+        return cls(1)
+
+    @classmethod
+    def columns(cls):
+        """One share of the columns for each device."""
+        return cls(2)
+
+    @classmethod
+    def blocks(cls, p=0, q=0):
+        """One block for each device of a grid of p x q; zero: as square as the devices permit."""
+        return cls(3, p=p, q=q)
+
+    @classmethod
+    def block_cyclic(cls, mb, nb, p=0, q=0):
+        """Blocks of mb x nb, dealt to a grid of p x q devices."""
+        return cls(4, mb=mb, nb=nb, p=p, q=q)
+
+    @classmethod
+    def owners(cls, mb, nb, owner):
+        """Blocks of mb x nb; `owner(i, j)` says which device each belongs to."""
+        return cls(5, mb=mb, nb=nb, owner=cls._OWNER(lambda i, j, user: owner(i, j)))
+
+
+class _DeviceMatrix(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("device", ctypes.c_int32), ("address", ctypes.c_uint64), ("ld", ctypes.c_int64),
+                ("hold", ctypes.c_uint64), ("context", ctypes.c_void_p)]
+
+
+class _Rates(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint64)] + [(name, ctypes.c_double) for name in (
+        "h2d_bytes_per_s", "d2h_bytes_per_s", "p2p_bytes_per_s", "latency_s", "sgemm_flops", "dgemm_flops", "host_sgemm_flops",
+        "host_dgemm_flops")] + [("memory", ctypes.c_uint64)]
+
+
+class _Prediction(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("devices", ctypes.c_int32), ("host_s", ctypes.c_double), ("devices_s", ctypes.c_double)]
+
+
 _int, _matrix, _number = ctypes.c_int, ctypes.POINTER(_Matrix), ctypes.POINTER(ctypes.c_uint64)
 
 
@@ -55,7 +113,16 @@ class _Interface(ctypes.Structure):
                 ("evict", ctypes.CFUNCTYPE(_int, _matrix, _int)),
                 ("residency", ctypes.CFUNCTYPE(_int, _matrix, _int, ctypes.POINTER(ctypes.c_int64))),
                 ("wait", ctypes.CFUNCTYPE(_int, _number, _int)),
-                ("statistics", ctypes.CFUNCTYPE(_int, ctypes.POINTER(_Statistics)))]
+                ("statistics", ctypes.CFUNCTYPE(_int, ctypes.POINTER(_Statistics))),
+                ("section", ctypes.CFUNCTYPE(_int, _int, _number)),
+                ("distribute", ctypes.CFUNCTYPE(_int, _matrix, ctypes.POINTER(Distribution), _number)),
+                ("pin", ctypes.CFUNCTYPE(_int, _matrix, _int, _int, _number)),
+                ("to_gpu", ctypes.CFUNCTYPE(_int, _matrix, _int, _int, ctypes.POINTER(_DeviceMatrix))),
+                ("release", ctypes.CFUNCTYPE(_int, ctypes.c_uint64)),
+                ("name", ctypes.CFUNCTYPE(_int, _matrix, ctypes.c_char_p)),
+                ("range", ctypes.CFUNCTYPE(_int, ctypes.c_char_p)),
+                ("rates", ctypes.CFUNCTYPE(_int, _int, ctypes.POINTER(_Rates))),
+                ("predict", ctypes.CFUNCTYPE(_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64), _int, ctypes.POINTER(_Prediction)))]
 
 
 def _library():
@@ -152,6 +219,88 @@ def coherent(array):
     return _with_event("coherent", ctypes.byref(_view(array)))
 
 
+def distribute(array, distribution):
+    """Sends the blocks of an array to the devices of a `Distribution`, which compute them from then on; returns an `Event`."""
+    return _with_event("distribute", ctypes.byref(_view(array)), ctypes.byref(distribution))
+
+
+def pin(array, device=ALL_DEVICES):
+    """As `prefetch`, and calls that need room evict other copies first, until `unpin`; returns an `Event`."""
+    return _with_event("pin", ctypes.byref(_view(array)), device, 1)
+
+
+def unpin(array):
+    """Ends what `pin` began for this array, or for parts of it."""
+    return _call("pin", ctypes.byref(_view(array)), ALL_DEVICES, 0, None)
+
+
+@contextlib.contextmanager
+def section():
+    """Products of this thread in the `with` block return once they are queued; its end waits for them."""
+    _call("section", 1, None)
+    try:
+        yield
+    finally:
+        _call("section", 0, None)
+
+
+@contextlib.contextmanager
+def _on_gpu(array, device, write):
+    found = _DeviceMatrix(size=ctypes.sizeof(_DeviceMatrix))
+    status = _call("to_gpu", ctypes.byref(_view(array)), device, write, ctypes.byref(found))
+    try:
+        yield found if status == Status.OK else None
+    finally:
+        if status == Status.OK:
+            _call("release", found.hold)
+
+
+def read_gpu(array, device=0):
+    """In the `with` block a kernel of one's own may read the array on a device: `address`, `ld` (elements between two columns, as C sees
+    the array) and the driver's `context`; `None` where it is not there."""
+    return _on_gpu(array, device, 0)
+
+
+def write_gpu(array, device=0):
+    """As `read_gpu`, for a kernel that changes the array. In the `with` block nothing else may use the array."""
+    return _on_gpu(array, device, 1)
+
+
+def name(array, text):
+    """Names an array in messages and traces; `None` takes the name away."""
+    return _call("name", ctypes.byref(_view(array)), None if text is None else str(text).encode())
+
+
+@contextlib.contextmanager
+def range(text):  # pylint: disable=redefined-builtin
+    """A range of this thread in the trace, for the `with` block."""
+    _call("range", str(text).encode())
+    try:
+        yield
+    finally:
+        _call("range", None)
+
+
+def _fields(found, status):
+    if status != Status.OK:
+        return {}
+    return {field: getattr(found, field) for field, _ in found._fields_ if field != "size"}
+
+
+def rates(device=0):
+    """What the library knows of a device, its links and the host BLAS; empty without the library."""
+    found = _Rates(size=ctypes.sizeof(_Rates))
+    return _fields(found, _call("rates", device, ctypes.byref(found)))
+
+
+def predict(routine, m, n=0, k=0, resident=False):
+    """What the library expects of a call ("dgemm") of these sizes: seconds on the host and on devices, and the number of devices that it
+    would run on; empty without the library."""
+    found = _Prediction(size=ctypes.sizeof(_Prediction))
+    sizes = (ctypes.c_int64 * 3)(m, n, k)
+    return _fields(found, _call("predict", routine.encode(), sizes, int(resident), ctypes.byref(found)))
+
+
 def read_cpu(array):
     """Python is about to read the array: its newest bytes come to the host at once instead of by page faults."""
     return _call("to_cpu", ctypes.byref(_view(array)), 0)
@@ -182,6 +331,4 @@ def devices():
 def statistics():
     """Calls that ran on devices, bytes copied, and page faults so far; empty without the library."""
     found = _Statistics(size=ctypes.sizeof(_Statistics))
-    if _call("statistics", ctypes.byref(found)) != Status.OK:
-        return {}
-    return {name: getattr(found, name) for name, _ in _Statistics._fields_ if name != "size"}
+    return _fields(found, _call("statistics", ctypes.byref(found)))

@@ -31,7 +31,7 @@ OPS = {
     "<": operator.lt,
 }
 ASSERTION = re.compile(r"([A-Za-z][\w.]*?)\s*(>=|<=|==|>|<)\s*(-?[\d.eE+]+)")
-KEY = re.compile(r"(offloaded|host|faults|moved|per_call|reports|fallbacks|host_parts|host_timed|"
+KEY = re.compile(r"(offloaded|host|faults|moved|per_call|reports|fallbacks|host_parts|distributed|host_timed|"
                  r"(calls|bytes|faults|cache|window|gate|sampled|degraded)\.[\w.]+)")
 EVERY = ["bytes", "faults", "cache", "window", "gate"]
 NOT_SUMS = {"p50_us", "p99_us"}
@@ -55,7 +55,7 @@ def add(path, total):
             raise ValueError(f"no {group!r}")
         flatten(group, report[group], total)
     flatten("sampled", report.get("sampled", {}), total)
-    for key in ("fallbacks", "host_parts", "host_timed"):
+    for key in ("fallbacks", "host_parts", "distributed", "host_timed"):
         total[key] = total.get(key, 0) + report.get(key, 0)
     flatten("calls", report.get("calls", {}), total)
     for name in report.get("degraded", []):

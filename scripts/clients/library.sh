@@ -12,7 +12,7 @@ dir=$(fresh library)
 export OPENBLAS_NUM_THREADS=1 SEMCACHE_LIB=$LIBRARY
 source=$ROOT/tests/library
 flags=(-D_GNU_SOURCE -O1 -g -Wall -Wextra -pedantic -Werror -I"$ROOT/include")
-for program in hints versions; do
+for program in hints orders versions; do
     # The program exports its table.
     obtain "$dir/$program.c99" gcc -std=c99 "${flags[@]}" -rdynamic -o "$dir/$program.c99" "$source/$program.c" -lblas -lpthread -ldl
     obtain "$dir/$program.cxx11" g++ -std=c++11 -x c++ "${flags[@]}" -rdynamic -o "$dir/$program.cxx11" "$source/$program.c" \
@@ -44,15 +44,18 @@ for setting in "${settings[@]}"; do
     read -r sim devices gate <<<"$setting"
     for language in c99 cxx11; do
         [ "$language" = c99 ] || [ "$setting" = "${settings[0]}" ] || continue
-        name=$language-$sim-$devices-$gate
-        "$dir/hints.$language" >"$dir/plain" || fail "plain: $(cat "$dir/plain")"
-        "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM="$sim" SEMCACHE_GATE="$gate" "$COMMAND" run --devices "$(machine "$devices")" \
-            --report "$dir/$name.json" -- "$dir/hints.$language" with >"$dir/$name.out" || fail "$name: $(cat "$dir/$name.out")"
-        cmp "$dir/plain" "$dir/$name.out" || fail "$name: the output differs"
-        sum "$dir/$name.json" calls.dgemm.offloaded cache.closes faults cache.evictions
+        for program in hints orders; do
+            name=$program-$language-$sim-$devices-$gate
+            "$dir/$program.$language" >"$dir/plain" || fail "plain: $(cat "$dir/plain")"
+            "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM="$sim" SEMCACHE_GATE="$gate" "$COMMAND" run --devices "$(machine "$devices")" \
+                --report "$dir/$name.json" -- "$dir/$program.$language" with >"$dir/$name.out" || fail "$name: $(cat "$dir/$name.out")"
+            cmp "$dir/plain" "$dir/$name.out" || fail "$name: the output differs"
+            sum "$dir/$name.json" calls.dgemm.offloaded cache.closes faults cache.evictions
+            [ "$program" = hints ] || sum "$dir/$name.json" distributed "calls.dsyrk.offloaded>=8" "calls.dtrsm.offloaded>=16"
+        done
     done
 done
-say "hints: as plain"
+say "hints and orders: as plain"
 
 "$dir/prefetch" 300 >"$dir/plain" 2>/dev/null || fail "examples/library/prefetch, plain"
 "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM=late,poison "$COMMAND" run --devices "$(machine 2)" --report "$dir/prefetch.json" -- \

@@ -67,3 +67,33 @@ except TypeError as error:
 answers(semcache.prefetch(a, 1000).status, Status.INVALID)
 answers(semcache.evict(a, -5), Status.INVALID)
 print("again", int((a @ c).sum()))
+
+# Orders, sections, device addresses.
+D = semcache.Distribution
+for of in (D.block_cyclic(64, 64), D.rows(), D.columns(), D.blocks(), D.owners(100, 50, lambda i, j: (i + j) % max(1, semcache.devices())),
+           D.none()):
+    answers(semcache.distribute(c, of).wait())
+    np.matmul(a, b, out=c)
+    print("distributed", int(c.sum()))
+answers(semcache.distribute(c, D.block_cyclic(0, 1)).wait(), Status.INVALID)
+answers(semcache.distribute(c, D.owners(9, 9, lambda i, j: -1)).status, Status.INVALID)
+with semcache.section():
+    with semcache.range("two products"):
+        d = a @ c
+        np.matmul(d, b, out=c)
+print("section", int(d.sum()), int(c.sum()))
+answers(semcache.pin(a, 0).wait())
+print("pinned", int((a @ b).sum()))
+answers(semcache.unpin(a))
+answers(semcache.name(a, "a"))
+answers(semcache.name(a, None))
+with semcache.read_gpu(c) as there:
+    holds(there and there.address and there.ld >= N)
+with semcache.write_gpu(c) as there:
+    if there and not there.context:
+        np.ctypeslib.as_array(semcache.ctypes.cast(there.address, semcache.ctypes.POINTER(semcache.ctypes.c_double)), (N, there.ld))[:, :N] = 7
+if not WITH:
+    c[:] = 7
+print("written", int(c.sum()), int((c @ b).sum()))
+assert semcache.rates().get("dgemm_flops", 0) > 0 if WITH else semcache.rates() == {}
+assert semcache.predict("dgemm", 500, 500, 500).get("host_s", 0) > 0 if WITH else semcache.predict("dgemm", 5, 5, 5) == {}

@@ -13,7 +13,8 @@ static int two(void)
 #ifdef __cplusplus
 extern "C"
 #endif
-const semcache_interface semcache_interface_1 = {offsetof(semcache_interface, prefetch), two, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+const semcache_interface semcache_interface_1 = {offsetof(semcache_interface, prefetch), two, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                                                         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
 
 int main(void)
 {
@@ -21,13 +22,22 @@ int main(void)
     semcache_matrix view = semcache_view(a, 2, 2, 2, sizeof *a);
     semcache_event event = {7};
     semcache_statistics all;
+    semcache_distribution cyclic = semcache_block_cyclic(1, 1, 1, 1);
+    semcache_device_matrix there;
+    semcache_rates rates;
+    semcache_prediction prediction;
     int64_t bytes;
+    there.hold = 1;
     all.size = sizeof all;
     if (semcache_devices() != 2)
         return printf("the table was not found\n"), 1;
     int answers[] = {semcache_prefetch(&view, 0, &event), semcache_coherent(&view, NULL), semcache_read_cpu(&view),
                      semcache_write_cpu(&view), semcache_evict(&view, 0), semcache_residency(&view, 0, &bytes),
-                     semcache_wait(&event), semcache_test(&event), semcache_count(&all)};
+                     semcache_wait(&event), semcache_test(&event), semcache_count(&all), semcache_begin(), semcache_end(&event),
+                     semcache_distribute(&view, &cyclic, &event), semcache_pin(&view, 0, &event), semcache_unpin(&view),
+                     semcache_read_gpu(&view, 0, &there), semcache_write_gpu(&view, 0, &there), semcache_release_gpu(&there),
+                     semcache_name(&view, "a"), semcache_range_begin("b"), semcache_range_end(), semcache_device_rates(0, &rates),
+                     semcache_predict("dgemm", 1, 1, 1, 0, &prediction)};
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (answers[i] != SEMCACHE_ABSENT)
             return printf("function %d of an older library: %d\n", (int)i, answers[i]), 1;

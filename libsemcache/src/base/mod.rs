@@ -4,6 +4,7 @@
 pub mod config;
 pub mod counters;
 pub mod device_set;
+pub mod distribution;
 pub mod dtype;
 pub mod hardware;
 pub mod heuristics;

@@ -12,6 +12,7 @@ use super::finish::{self, Rest, finish};
 use super::mapped::{Landed, Mapped, Place};
 use super::operands::{self, Operands, PageLocks};
 use super::replay::{self, Sites};
+use super::section;
 use super::spread::Seconds;
 use super::value;
 use crate::base::counters::{COUNTERS, WhyHost};
@@ -123,7 +124,10 @@ impl Issue {
         // Before the outputs' host copies are looked at: making room writes bytes back to them.
         let holds = sched::make_room(cache, problem, plan, placed, on);
         let by_tiles = !matches!(holds, Ok(Holds::Whole(_)));
-        let mappable = Place::of(problem, plan, placed).filter(|_| !by_tiles && cell.is_none());
+        // In an asynchronous section no result is waited for that page protection can guard.
+        let waits = !section::is_open();
+        let mappable = Place::of(problem, plan, placed);
+        let mappable = mappable.filter(|_| !by_tiles && cell.is_none() && waits);
         let mut mapped = mappable.and_then(|place| Mapped::new(cache, plan, place));
         let operand = mapped.as_ref().map(|mapped| mapped.place.operand);
         let outlooks = cache.expect(number, placed, operand);
@@ -145,7 +149,7 @@ impl Issue {
             .map(|(i, _)| i)
             .collect();
         let landing = outputs()
-            .filter(|(_, o)| o.push == Push::Awaited)
+            .filter(|(_, o)| o.push == Push::Awaited && waits)
             .map(|(i, _)| (placed[i].id, placed[i].view))
             .collect();
         Ok(Issue {
@@ -253,6 +257,9 @@ impl Issue {
         let (carried, landed) = ended?;
         if !matches!(carried, Carried::Rest(_)) {
             let placed = &operands.placed;
+            for written in placed.iter().filter(|u| u.access != Access::Read) {
+                section::writes(written.id, written.view.span());
+            }
             let excess = predicted.zip(largest(placed)).map(|(predicted, id)| {
                 let excess_s = predicted.excess_s();
                 debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);

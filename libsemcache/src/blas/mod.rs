@@ -3,7 +3,7 @@
 //! another operand, `offload` decides between host and devices by an [`offload_policy`] (`decided` tells the trace and the log), `host_part` what the host computes of a call on
 //! devices, `kernel_loads` loads kernels' code while calls stay on the host, [`run`] executes a call on devices, [`window`] one whose tasks are not all queued at once, [`finish`] completes a call
 //! on the host after a device refused a task or was lost, [`replay`] replays calls whose
-//! operands have not changed since the last call, [`deliver`] stores results that no copy could write, and [`local`]
+//! operands have not changed since the last call, [`section`] keeps the results of calls that return once they are queued, [`deliver`] stores results that no copy could write, and [`local`]
 //! computes where there is neither a device nor a host BLAS. [`predict`] tells what would be decided on a machine that is only
 //! described.
 
@@ -31,9 +31,11 @@ pub mod predict;
 pub mod replay;
 pub mod run;
 mod sample;
+pub mod section;
 mod spread;
 mod tiling;
 mod tilings;
+pub mod told;
 mod value;
 pub mod window;
 

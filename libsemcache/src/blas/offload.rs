@@ -19,13 +19,16 @@ use super::finish::HostHas;
 use super::host_part;
 use super::offload_policy::{Policy, state};
 use super::sample::sample;
+use super::section;
 use super::spread::Spread;
 use super::tiling::Planned;
 use crate::base::counters::WhyHost;
+use crate::base::distribution::Distributed;
 use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, TileSize, Work};
 use crate::cache::Cache;
 use crate::cache::call::{Before, Found, Survey};
 use crate::cache::hot::OPERANDS;
+use crate::cache::orders::Layout;
 use crate::model::decide::{self, Decision, Mode, OperandState, Planner, Question, Reason};
 use crate::model::exec;
 use crate::model::rates::DeviceRates;
@@ -356,8 +359,13 @@ pub(super) fn decide(
     let single = host.door && items.len() == 1;
     let timed = single && is_timed(policy, &asked, &decision);
     let (divides, calls) = (decide::most_devices(&work) > 1, items.len());
+    let distributed = match &*items {
+        [item] => distribution(cache, item),
+        _ => None,
+    };
     let spread = |devices, tile| Spread {
         host: None,
+        distributed: distributed.clone(),
         devices,
         usable,
         tile,
@@ -398,6 +406,8 @@ pub(super) fn decide(
             goes_to_devices(cache, &gathered, &states, amortises);
             policy.left_to_devices(key);
             let chosen = match &*items {
+                // The calling thread does not compute where the program wants to go on, or wants devices to compute.
+                _ if section::is_open() || distributed.is_some() => None,
                 [item] => {
                     let on = (&devices, tile);
                     host_part::choose(cache, policy, &asked, item, on, predicted_s, host.routine)
@@ -432,6 +442,20 @@ pub(super) fn decide(
             Err(Declined { why, timed })
         }
     }
+}
+
+/// The distribution of a call's output, if the program gave it one.
+fn distribution(cache: &Cache, item: &Item) -> Option<Distributed> {
+    let problem = &item.problem;
+    let last = problem.operands.len() - 1;
+    let block = item.blocks[last].filter(|_| problem.routine.level() == 3)?;
+    let (operand, element) = (&problem.operands[last], problem.dtype.size());
+    let layout = Layout {
+        start: item.places[last].start - block.start,
+        stride: operand.ld * element,
+        element,
+    };
+    cache.distributed(block.id, &layout, (operand.rows, operand.cols))
 }
 
 fn why(reason: Reason) -> WhyHost {

@@ -14,10 +14,10 @@
 use super::call::{Call, Outcome};
 use super::checks::Item;
 use super::mapped::{self, Inputs, Landed, Place, Sends};
-use super::{names, value};
-use crate::base::Value;
+use super::{names, section, value};
 use crate::base::counters::{self, COUNTERS, devices};
 use crate::base::heuristics::Heuristic;
+use crate::base::{Interval, Value};
 use crate::cache::call::Made;
 use crate::cache::hot::Resident;
 use crate::cache::lost;
@@ -118,6 +118,9 @@ impl Known<'_> {
         let mut site = self.place.site()?;
         let like = like(self.call);
         let note_of = site.replay.as_deref_mut().filter(|n| n.like == like)?;
+        if note_of.mapped.is_some() && section::is_open() {
+            return None;
+        }
         if !note_of.blocks.iter().all(host::stands) {
             return None;
         }
@@ -192,6 +195,9 @@ impl Known<'_> {
         let writes_back = note_of.resident.writes_back();
         self.place.set_writes_back(writes_back);
         let written = note_of.resident.written();
+        if let Some(id) = written {
+            section::writes(id, Interval::new(0, usize::MAX));
+        }
         let result = note_of
             .blocks
             .iter()

@@ -13,6 +13,7 @@ use super::offload::{self, Declined};
 use super::offload_policy::Policy;
 use super::operands::{self, PageLocks, blocks};
 use super::replay::Sites;
+use super::section;
 use super::window::{self, Unfinished};
 use crate::base::Value;
 use crate::base::counters::{COUNTERS, WhyHost};
@@ -132,17 +133,18 @@ pub fn run(
         let done = planned
             .ok_or(WhyHost::OutOfMemory)
             .and_then(|(plan, on, seconds)| {
-                // The time of a batch is no measurement of any of its products, so a batch has no prediction error; neither has
-                // a call that loads its kernels.
+                // The time of a batch is no measurement of any of its products, so a batch has no prediction error; neither has a call
                 let first = policy.kernel_loads.is_first_run(&item.problem, &on);
-                let predicted = (!group.is_batch() && !first).then_some(Predicted {
+                // one whose tiles are computed where the program wants them, or that loads its kernels.
+                let ordered = spread.distributed.is_some();
+                let predicted = (!group.is_batch() && !first && !ordered).then_some(Predicted {
                     watch,
                     seconds,
                     queued: (0.0, 0.0),
                 });
                 let windowed = window::depth(cache, policy, item, (&plan, &on));
                 // The host begins its part when all tasks are queued: the sooner, the better.
-                let apart = group.is_batch() || divided.is_some();
+                let apart = group.is_batch() || divided.is_some() || ordered || section::is_open();
                 if let Some(depth) = windowed.filter(|_| !apart) {
                     let planned = (plan, spread.clone(), &on);
                     let begun =

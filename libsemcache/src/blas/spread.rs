@@ -2,7 +2,8 @@
 
 use super::offload_policy::Policy;
 use super::tiling;
-use crate::base::counters::{LeftOut, devices};
+use crate::base::counters::{COUNTERS, LeftOut, devices};
+use crate::base::distribution::Distributed;
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{DeviceId, DeviceSet, TileSize};
 use crate::cache::Cache;
@@ -21,6 +22,8 @@ pub(super) struct Spread {
     pub(super) tile: TileSize,
     /// The device for work that is not distributed.
     pub(super) prefer: DeviceId,
+    /// The distribution of a single call's output, by which devices compute it.
+    pub(super) distributed: Option<Distributed>,
     /// The devices that compute a call of level 1 where its vectors lie.
     pub(super) owners: Vec<Owned>,
     /// Whether calls of this kind are divided among devices at all.
@@ -76,8 +79,18 @@ impl Spread {
             let plan = plan::by_owners(problem, &resources, &self.owners)?;
             Some((plan, self.usable))
         };
+        let distributed = self.distributed.as_ref();
+        let by_distribution = || {
+            let tile = policy.tile.map_or(self.tile, TileSize::square);
+            let mut resources = tiling::resources(policy, &self.rates, problem, &self.usable, tile);
+            resources.tile = tile;
+            let plan = plan::distributed(problem, &resources, distributed?)?;
+            COUNTERS.distributed.add(1);
+            Some((plan, self.usable))
+        };
         // If the chosen devices have no room for the call, all usable devices together may have.
-        let (plan, on) = by_owners()
+        let (plan, on) = by_distribution()
+            .or_else(by_owners)
             .or_else(|| on(devices))
             .or_else(|| on(self.usable))?;
         let seconds = Seconds {

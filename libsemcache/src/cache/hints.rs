@@ -1,14 +1,22 @@
-//! What a program asks for outside of BLAS calls: copies of a rectangle to a device or to the host ahead of their use, and room on a
-//! device. Each is a step of the protocol that a call could have taken, so what the CPU and later calls see stays as it is.
+//! What a program asks for outside of BLAS calls: copies of a rectangle to a device or to the host ahead of their use, room on a
+//! device, and device addresses for kernels of its own. Each is a step of the protocol that a call could have taken, so what the CPU and
+//! later calls see stays as it is.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::edges::PendingCopies;
+use super::holds::Hold;
+use super::orders::{Layout, Orders};
 use super::place::tile_bytes;
 use super::room::Room;
-use super::task::Use;
+use super::task::{Use, store};
 use super::{Cache, CacheError, State};
-use crate::base::{Access, AllocId, DeviceId, Rect, ReplicaId};
+use crate::base::distribution::{Distributed, Distribution};
+use crate::base::{Access, AllocId, DeviceId, Intent, Interval, Rect, ReplicaId};
+use crate::device::api::Operand;
 use crate::directory::Event;
-use crate::transfer::{Deps, Pool};
+use crate::transfer::{Deps, Pool, Store};
 
 /// What a request has queued.
 #[derive(Debug, Default)]
@@ -17,6 +25,17 @@ pub struct Queued {
     pub deps: Deps,
     /// What has to be waited for before other threads of the program may change the bytes ([`Cache::arrive`]).
     pub pending: PendingCopies,
+}
+
+/// A matrix that a kernel of the program may use.
+#[derive(Debug)]
+pub struct Held {
+    /// What [`Cache::release_held`] takes.
+    pub number: u64,
+    /// Where it lies on the device.
+    pub at: Operand,
+    /// Complete when the kernel may begin.
+    pub queued: Queued,
 }
 
 impl Cache {
@@ -63,10 +82,7 @@ impl Cache {
         if span.end > e.block.len {
             return Err(CacheError::Gone);
         }
-        let flat = Room::Whole {
-            flat: input.footprint.span().len() <= state.pools[device.index()].capacity() / 2,
-        };
-        let held = self.send(state, device, input, flat);
+        let held = self.send(state, device, input, room_of(state, device, input));
         let mut queued = Queued::default();
         let settled = self.settle_locked(state, input.id, &input.view, &mut queued.pending);
         let State { entries, pools, .. } = state;
@@ -106,7 +122,80 @@ impl Cache {
         Ok(deps)
     }
 
-    /// Releases the replicas on a device, or on all, that hold bytes of a rectangle; bytes that only they have are written back.
+    /// Steps the directory as for a kernel that reads a matrix on a device, or changes it ([`Use::access`]), and keeps the device memory
+    /// in use until [`Cache::release_held`]. The block is in use, and the cache keeps bytes there ([`Cache::would_keep`]).
+    ///
+    /// # Errors
+    /// As [`Cache::send_ahead`].
+    pub fn hold(&self, device: DeviceId, operand: &Use) -> Result<Held, CacheError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        self.inspect_locked(state, operand.id, operand.view.span())?;
+        let e = state.entries.get(&operand.id).ok_or(CacheError::Gone)?;
+        if operand.view.span().end > e.block.len {
+            return Err(CacheError::Gone);
+        }
+        let writes = operand.access != Intent::Read;
+        let (room, uses) = (
+            room_of(state, device, operand),
+            std::slice::from_ref(operand),
+        );
+        let mut queued = Queued::default();
+        let placed = self.with_acquired(state, device, uses, room, |state, replicas| {
+            let replica = replicas.first().ok_or(CacheError::Gone)?;
+            let s = store(state, operand, *replica)?;
+            s.ops.deps(&operand.view, writes, &mut queued.deps);
+            Ok((operand.located(s), s.range))
+        });
+        if !writes {
+            self.settle_locked(state, operand.id, &operand.view, &mut queued.pending)?;
+        }
+        let (at, range) = placed?;
+        state.pools[device.index()].hold(range);
+        let number = state.holds.add(Hold {
+            id: operand.id,
+            view: operand.view,
+            writes,
+            device,
+            addr: range.addr,
+        });
+        Ok(Held { number, at, queued })
+    }
+
+    /// The kernels of the program that used a held matrix are complete. What they wrote to pages that are never protected is written
+    /// back: the caller waits for it. `None`: nothing was held by this number.
+    pub fn release_held(&self, number: u64) -> Option<Result<PendingCopies, CacheError>> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let hold = state.holds.remove(number)?;
+        let mut pending = PendingCopies::default();
+        let settled = match hold.writes {
+            true => self.settle_locked(state, hold.id, &hold.view, &mut pending),
+            false => Ok(()),
+        };
+        state.pools[hold.device.index()].release(hold.addr);
+        Some(settled.map(|()| pending))
+    }
+
+    /// What completes when kernels that calls have queued until now have written these bytes.
+    pub fn computed(&self, results: impl IntoIterator<Item = (AllocId, Interval)>) -> Deps {
+        let mut deps = Deps::default();
+        let guard = self.lock();
+        for (id, span) in results {
+            let rect = Rect::from(span);
+            if let Some(e) = guard.entries.get(&id) {
+                e.host.ops.deps(&rect, false, &mut deps);
+                let stores = e.stores.values();
+                for s in stores.filter(|s| s.rect.overlaps(&rect)) {
+                    s.ops.deps(&rect, false, &mut deps);
+                }
+            }
+        }
+        deps
+    }
+
+    /// Releases the replicas on a device, or on all, that hold bytes of a rectangle and that no kernel of the program uses; bytes that
+    /// only they have are written back.
     ///
     /// # Errors
     /// The bytes are lost, or a device refused a copy: the other replicas stay.
@@ -122,7 +211,8 @@ impl Cache {
             Some(e) => {
                 let on = |d| device.is_none_or(|device| device == d);
                 let of = e.stores.iter();
-                of.filter(|(_, s)| on(s.device) && s.rect.overlaps(rect))
+                let held = |s: &Store| state.pools[s.device.index()].holds(&s.range);
+                of.filter(|(_, s)| on(s.device) && s.rect.overlaps(rect) && !held(s))
                     .map(|(&replica, s)| (replica, s.device))
                     .collect()
             }
@@ -132,5 +222,52 @@ impl Cache {
             self.evict(state, device, id, replica)?;
         }
         Ok(())
+    }
+
+    fn order(&self, id: AllocId, change: impl FnOnce(&mut Orders)) {
+        let mut guard = self.lock();
+        if let Some(e) = guard.entries.get_mut(&id) {
+            change(e.orders.get_or_insert_default());
+        }
+    }
+
+    /// Orders which device computes which part of a matrix that level-3 calls write, from now on (`None`: as each call's plan says).
+    pub fn distribute(
+        &self,
+        id: AllocId,
+        layout: Layout,
+        of: ((usize, usize), Option<Arc<Distribution>>),
+    ) {
+        self.distributes.store(true, Ordering::Relaxed);
+        self.order(id, |orders| orders.distribute(layout, of));
+    }
+
+    /// The distribution of a matrix that lies in one with a distribution.
+    #[must_use]
+    pub fn distributed(
+        &self,
+        id: AllocId,
+        layout: &Layout,
+        extents: (usize, usize),
+    ) -> Option<Distributed> {
+        if !self.distributes.load(Ordering::Relaxed) {
+            return None;
+        }
+        let guard = self.lock();
+        let orders = guard.entries.get(&id)?.orders.as_deref()?;
+        orders.distributed(layout, extents)
+    }
+
+    /// Copies of these bytes on a device, or on any, are evicted last from now on, or (`keep` is false) no longer.
+    pub fn keep(&self, id: AllocId, rect: &Rect, device: Option<DeviceId>, keep: bool) {
+        self.order(id, |orders| orders.set_keep(rect, device, keep));
+    }
+}
+
+/// Replicas of the whole footprint, with the gaps between columns if they take at most half of the device.
+fn room_of(state: &State, device: DeviceId, operand: &Use) -> Room<'static> {
+    let half = state.pools[device.index()].capacity() / 2;
+    Room::Whole {
+        flat: operand.footprint.span().len() <= half,
     }
 }

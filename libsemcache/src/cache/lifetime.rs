@@ -5,7 +5,7 @@ use std::sync::TryLockError;
 
 use crate::process::signals_blocked::SignalsBlocked;
 
-use super::{Cache, CacheError, State};
+use super::{Cache, CacheError, State, names};
 use crate::base::{AllocId, Interval};
 use crate::device::api::DeviceError;
 use crate::host::{Block, Observer, Release};
@@ -88,6 +88,7 @@ impl Observer for Cache {
 
 impl Cache {
     fn release_locked(&self, state: &mut State, block: Block) -> Release {
+        names::forget(block.start, block.start + block.len);
         let Some(mut e) = state.remove(block.id) else {
             return Release::Now;
         };

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Cache, CacheError, State};
+use super::{Cache, CacheError, State, names};
 use crate::base::counters::{Degraded, degrade};
 use crate::base::{AllocId, DeviceId, Rect};
 use crate::directory::Event;
@@ -99,15 +99,22 @@ impl Cache {
 /// Ends the process: the newest bytes existed only on a device and cannot be copied to the host.
 pub(crate) fn end_process(addr: usize, why: &CacheError) -> ! {
     end(&format!(
-        "the only copy of the matrix at {addr:#x} is gone ({why:?})"
+        "the only copy of the matrix{} at {addr:#x} is gone ({why:?})",
+        named(addr)
     ))
 }
 
 /// Ends the process after a panic in a call that had begun to change the matrix at `addr`.
 pub(crate) fn end_after_panic(addr: usize) -> ! {
     end(&format!(
-        "a panic may have left the matrix at {addr:#x} half computed"
+        "a panic may have left the matrix{} at {addr:#x} half computed",
+        named(addr)
     ))
+}
+
+/// A blank and the name of the matrix at an address, if the program has named it.
+fn named(addr: usize) -> String {
+    names::at(addr).map_or_else(String::new, |name| format!(" {name}"))
 }
 
 /// Ends the process, since going on would give the program wrong numbers. The runtime may end it for no other reason.

@@ -27,11 +27,14 @@ pub mod fault;
 pub mod flush;
 pub mod frozen;
 pub mod hints;
+mod holds;
 pub mod hot;
 pub mod lifetime;
 pub mod lost;
+pub mod names;
 mod open_for_good;
 mod opened;
+pub mod orders;
 mod owners;
 pub mod pins;
 pub mod pins_ahead;
@@ -116,6 +119,8 @@ pub(crate) struct Entry {
     pub(crate) downloads: u64,
     /// Panels that are write-tracked rather than read-only.
     pub(crate) scans: scans::Scans,
+    /// What the program orders for matrices in the block.
+    pub(crate) orders: Option<Box<orders::Orders>>,
 }
 
 /// A panel with false sharing: CPU and devices take turns at different bytes of it.
@@ -145,6 +150,8 @@ pub(crate) struct State {
     pub(crate) calls: u64,
     /// When `calls` reaches this, the write-through time of some panel ends.
     pub(crate) forgive_at: u64,
+    /// What kernels of the program use, by numbers that the program got.
+    pub(crate) holds: holds::Holds,
 }
 
 impl State {
@@ -192,6 +199,8 @@ pub struct Cache {
     lost: AtomicBool,
     /// Page protection and dirty tracking have ended for the rest of the process ([`open_for_good`]).
     write_through: AtomicBool,
+    /// Whether the program ever gave a matrix a distribution.
+    distributes: AtomicBool,
 }
 
 /// Number of allocations that may have a protected panel: the one word that the fast paths read (the shim's stubs by
@@ -247,6 +256,7 @@ impl Cache {
             numbers: AtomicU64::new(0),
             held: Held::default(),
             write_through: AtomicBool::new(false),
+            distributes: AtomicBool::new(false),
             scanner: scans::Scanner::default(),
             lost: AtomicBool::new(false),
         }
@@ -443,6 +453,7 @@ impl Entry {
             unprotected: Vec::new(),
             downloads: 0,
             scans: scans::Scans::default(),
+            orders: None,
         }
     }
 

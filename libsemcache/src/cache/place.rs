@@ -72,8 +72,15 @@ impl Cache {
         let mut guard = self.lock();
         let state = &mut *guard;
         let (mut held, mut others) = (Held::default(), Vec::new());
-        for (&alloc, e) in &state.entries {
+        let State { entries, pools, .. } = state;
+        let pool = &pools[device.index()];
+        // What the program wants to stay does, if enough memory for the call is left.
+        let mut spare = pool.capacity() / 2;
+        for (&alloc, e) in &*entries {
             for (&replica, s) in e.stores.iter().filter(|(_, s)| s.device == device) {
+                if pool.holds(&s.range) {
+                    continue;
+                }
                 let valid = e.dir.replica(replica).map(|r| &r.valid);
                 if s.range.len >= slot && s.range.len < slot + ALIGN && tile(alloc, &s.rect) {
                     let all = valid.is_some_and(|valid| valid.contains(&s.rect));
@@ -86,7 +93,11 @@ impl Cache {
                     valid: valid.cloned().unwrap_or_default(),
                     memory: s.range.len,
                 };
-                if keep(&other) {
+                let kept = e.keeps(device, &s.rect) && s.range.len <= spare;
+                if kept {
+                    spare -= s.range.len;
+                }
+                if kept || keep(&other) {
                     held.others.push(other);
                 } else {
                     others.push((alloc, replica));
@@ -111,8 +122,9 @@ impl Cache {
     ) -> Result<(), CacheError> {
         let found = state.entries.get(&alloc).and_then(|e| {
             let mut stores = e.stores.iter();
+            let pool = &state.pools[device.index()];
             stores
-                .find(|(_, s)| s.device == device && s.rect == rect)
+                .find(|(_, s)| s.device == device && s.rect == rect && !pool.holds(&s.range))
                 .map(|(&r, _)| r)
         });
         match found {
@@ -272,8 +284,8 @@ impl Cache {
         Ok(Some(replica))
     }
 
-    /// Evicts the least recently used replica on `device` (of the allocation `of`, if given). `false` if none may be
-    /// evicted.
+    /// Evicts the least recently used replica on `device` (of the allocation `of`, if given), first those that the program did not want
+    /// to stay ([`Cache::keep`]). `false` if none may be evicted.
     fn evict_of(
         &self,
         state: &mut State,
@@ -282,14 +294,16 @@ impl Cache {
         pinned: &[&[ReplicaId]],
     ) -> Result<bool, CacheError> {
         let whose = |a: &AllocId| of.is_none_or(|of| of == *a);
+        let pool = &state.pools[device.index()];
+        let here = |s: &Store| s.device == device && !pool.holds(&s.range);
         let victim = state
             .entries
             .iter()
             .filter(|(a, _)| whose(a))
-            .flat_map(|(&a, e)| e.stores.iter().map(move |(&r, s)| (a, r, s)))
-            .filter(|(_, r, s)| s.device == device && !pinned.iter().any(|p| p.contains(r)))
-            .min_by_key(|(_, _, s)| s.stamp)
-            .map(|(a, r, _)| (a, r));
+            .flat_map(|(&a, e)| e.stores.iter().map(move |(&r, s)| (a, e, r, s)))
+            .filter(|(_, _, r, s)| here(s) && !pinned.iter().any(|p| p.contains(r)))
+            .min_by_key(|(_, e, _, s)| (e.keeps(device, &s.rect), s.stamp))
+            .map(|(a, _, r, _)| (a, r));
         let Some((alloc, replica)) = victim else {
             return Ok(false);
         };
@@ -322,6 +336,12 @@ impl Cache {
 }
 
 impl Entry {
+    /// Whether the program wants a replica of these bytes to stay.
+    fn keeps(&self, device: DeviceId, rect: &Rect) -> bool {
+        let orders = self.orders.as_ref();
+        orders.is_some_and(|orders| orders.keep(device, rect))
+    }
+
     fn replicas_on(&self, device: DeviceId) -> usize {
         let here = self.stores.values().filter(|s| s.device == device);
         here.count()

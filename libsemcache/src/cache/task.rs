@@ -109,6 +109,38 @@ impl Cache {
                 self.leave(state, device, *tile)?;
             }
         }
+        self.with_acquired(state, device, uses, room, |state, replicas| {
+            let mut deps = Deps::default();
+            let mut located = Vec::with_capacity(uses.len());
+            for (u, r) in uses.iter().zip(replicas) {
+                let s = store(state, u, *r)?;
+                s.ops.deps(&u.view, u.access != Intent::Read, &mut deps);
+                located.push(u.located(s));
+            }
+            let k = kernel(&located);
+            // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the kernel is recorded in the
+            // replicas' operations below, so their memory is not reused before the kernel completes.
+            let ticket = unsafe { self.backend.launch(device, deps.tickets(), &k) }?;
+            for (u, r) in uses.iter().zip(replicas) {
+                if let Ok(s) = store(state, u, *r) {
+                    let writes = u.access != Intent::Read;
+                    s.ops.push(self.backend, u.view, ticket, writes);
+                }
+            }
+            Ok(ticket)
+        })
+    }
+
+    /// Places operands in replicas on a device and steps the directory as for a kernel that uses them, which `run` queues. If it fails,
+    /// the directory's states of the outputs are restored.
+    pub(super) fn with_acquired<T>(
+        &self,
+        state: &mut State,
+        device: DeviceId,
+        uses: &[Use],
+        room: Room<'_>,
+        run: impl FnOnce(&mut State, &[ReplicaId]) -> Result<T, CacheError>,
+    ) -> Result<T, CacheError> {
         let replicas = self.place_all(state, device, uses, room)?;
         self.tidy(state, uses, &replicas)?;
         // The directory's state of each output before this task: a refused launch restores it.
@@ -116,36 +148,16 @@ impl Cache {
         let mut deferred: Vec<(usize, Vec<Action>)> = Vec::new();
         let result = self
             .prepare(state, uses, &replicas, &mut before, &mut deferred)
-            .and_then(|()| {
-                let mut deps = Deps::default();
-                let mut located = Vec::with_capacity(uses.len());
-                for (u, r) in uses.iter().zip(&replicas) {
-                    let s = store(state, u, *r)?;
-                    s.ops.deps(&u.view, u.access != Intent::Read, &mut deps);
-                    located.push(u.located(s));
-                }
-                let k = kernel(&located);
-                // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the kernel is
-                // recorded in the replicas' operations below, so their memory is not reused before the kernel
-                // completes.
-                Ok(unsafe { self.backend.launch(device, deps.tickets(), &k) }?)
-            });
-        match result {
-            Ok(ticket) => {
-                for (u, r) in uses.iter().zip(&replicas) {
-                    if let Ok(s) = store(state, u, *r) {
-                        s.ops
-                            .push(self.backend, u.view, ticket, u.access != Intent::Read);
-                    }
-                }
+            .and_then(|()| run(state, &replicas));
+        match &result {
+            Ok(_) => {
                 for (i, actions) in &deferred {
                     if let Some(e) = state.entries.get_mut(&uses[*i].id) {
                         self.execute_deferred(e, actions);
                     }
                 }
-                Ok(ticket)
             }
-            Err(err) => {
+            Err(_) => {
                 // Newest first, so that two operands of one allocation are restored to the state before both.
                 for Before { operand, dir, lost } in before.into_iter().rev() {
                     if let Some(e) = state.entries.get_mut(&uses[operand].id) {
@@ -155,9 +167,9 @@ impl Cache {
                         }
                     }
                 }
-                Err(err)
             }
         }
+        result
     }
 
     /// Copies an input of a call to a device before a task there uses it, unless other devices hold all of its bytes or copies
@@ -296,7 +308,7 @@ struct Before {
     lost: RectSet,
 }
 
-fn store<'a>(
+pub(super) fn store<'a>(
     state: &'a mut State,
     operand: &Use,
     replica: ReplicaId,

@@ -113,6 +113,12 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         None
     }
 
+    /// The driver's handle of the context in which addresses of a device are valid; zero if the CPU can use them.
+    fn context(&self, device: DeviceId) -> usize {
+        let _ = device;
+        0
+    }
+
     /// Page-locks (pins) host memory, so that the copy engines reach it without staging buffers. All of it is
     /// accessible, and none of it is pinned. Never needed for correctness: memory that is not pinned is copied through
     /// staging buffers.

@@ -148,6 +148,10 @@ impl<B: Backend> Backend for Clocked<B> {
         self.inner.hardware(device)
     }
 
+    fn context(&self, device: DeviceId) -> usize {
+        self.inner.context(device)
+    }
+
     fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
         self.inner.pin(start, len)
     }

@@ -83,6 +83,10 @@ impl Backend for Traced {
         self.inner.hardware(device)
     }
 
+    fn context(&self, device: DeviceId) -> usize {
+        self.inner.context(device)
+    }
+
     fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
         let begun = now();
         let pinned = self.inner.pin(start, len);

@@ -7,14 +7,6 @@ use super::Status;
 use crate::device::api::Backend;
 use crate::transfer::Deps;
 
-/// Waits until the copies of a request are complete.
-///
-/// # Errors
-/// A device is lost.
-pub fn arrived(deps: &Deps, backend: &dyn Backend) -> Result<(), Status> {
-    deps.wait(backend).map_err(|_| Status::Lost)
-}
-
 /// How far a request is.
 #[derive(Debug)]
 enum Stage {
@@ -76,7 +68,7 @@ impl Progress {
             Stage::Issued(deps) => deps.clone(),
         };
         // Another thread may ask for the stage meanwhile.
-        let status = arrived(&deps, backend).err().unwrap_or(Status::Ok);
+        let status = deps.wait(backend).map_or(Status::Lost, |()| Status::Ok);
         *self.stage() = Stage::Done(status);
         status
     }

@@ -15,8 +15,11 @@ const STACK: usize = 8 << 20;
 /// Requests that may wait.
 const MOST: usize = 1 << 12;
 
+/// What a request has queued, or why it could not.
+pub type Queued = Result<Deps, Status>;
+
 /// What a request does on the thread.
-pub type Work = Box<dyn FnOnce() -> Result<Deps, Status> + Send>;
+pub type Work = Box<dyn FnOnce() -> Queued + Send>;
 
 /// A request that waits for its turn.
 struct Job {

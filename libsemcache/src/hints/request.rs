@@ -1,8 +1,13 @@
 //! Requests on one matrix, on the thread that carries them out.
 
+use std::sync::Arc;
+
 use super::Status;
 use super::view::View;
+use crate::base::distribution::Distribution;
 use crate::base::{DeviceId, Intent, Rect};
+use crate::cache::hints::Held;
+use crate::cache::orders::Layout;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError, Residency};
 use crate::host::{self, Block, Observer as _};
@@ -16,8 +21,22 @@ pub struct Target {
     block: Block,
 }
 
+/// What one device gets of a matrix: parts of it, and the smallest part that has them all.
+struct Share {
+    device: DeviceId,
+    parts: Vec<View>,
+    footprint: View,
+}
+
 /// Bytes of a matrix that are page-locked and sent at a time: copies begin while further pieces are page-locked.
 const PIECE: usize = 64 << 20;
+
+/// A matrix in pieces of whole columns.
+fn pieces(of: View) -> impl Iterator<Item = View> {
+    let step = (PIECE / (of.ld * of.element).max(1)).max(1);
+    let begins = (0..of.cols).step_by(step);
+    begins.map(move |from| of.columns(from, (from + step).min(of.cols)))
+}
 
 impl Target {
     /// The matrix, on a thread of the program: a block that holds this thread's stack is not tracked. `None` if the matrix is empty.
@@ -38,11 +57,8 @@ impl Target {
         Ok(place.counted_from(self.block.start))
     }
 
-    fn columns(&self, from: usize, to: usize) -> Target {
-        Target {
-            view: self.view.columns(from, to),
-            ..*self
-        }
+    fn part(&self, view: View) -> Target {
+        Target { view, ..*self }
     }
 
     /// Sends the matrix to a device, or its columns to all devices in equal shares, piece by piece.
@@ -50,26 +66,97 @@ impl Target {
     /// # Errors
     /// Devices would keep hardly any of it, it does not fit, or see [`Cache::send_ahead`]: what was sent before stays.
     pub fn prefetch(&self, cache: &Cache, device: Option<DeviceId>) -> Result<Deps, Status> {
-        if !cache.whole() {
-            return Err(Status::Lost);
-        }
         let (first, count) = match device {
             Some(device) => (device.index(), 1),
             None => (0, cache.backend().usable().min(self.view.cols)),
         };
         let at = |i: usize| self.view.cols * i / count;
+        let share = |i: usize| Share {
+            footprint: self.view.columns(at(i), at(i + 1)),
+            parts: pieces(self.view.columns(at(i), at(i + 1))).collect(),
+            device: DeviceId::at(first + i),
+        };
+        self.send(cache, &(0..count).map(share).collect::<Vec<_>>())
+    }
+
+    /// Orders that blocks of the matrix are computed by their owners, and sends each to its owner.
+    ///
+    /// # Errors
+    /// As [`Target::prefetch`]; the order holds all the same.
+    pub fn distribute(&self, cache: &Cache, of: Option<Arc<Distribution>>) -> Result<Deps, Status> {
+        if !self.enter(cache) {
+            return Ok(Deps::default());
+        }
+        let View { rows, cols, .. } = self.view;
+        cache.distribute(self.block.id, self.layout(), ((rows, cols), of.clone()));
+        let Some(of) = of else {
+            return Ok(Deps::default());
+        };
+        let share = |device: DeviceId| {
+            let owned = of.blocks().filter(|(.., owner)| *owner == device);
+            let (mut from, mut to) = ((rows, cols), (0, 0));
+            let mut parts = Vec::new();
+            for ((row, col), (m, n), _) in owned {
+                from = (from.0.min(row), from.1.min(col));
+                to = (to.0.max(row + m), to.1.max(col + n));
+                parts.extend(pieces(self.view.block((row, col), (m, n))));
+            }
+            let extents = (to.0 - from.0, to.1 - from.1);
+            Share {
+                footprint: self.view.block(from, extents),
+                parts,
+                device,
+            }
+        };
+        self.send(
+            cache,
+            &of.devices().into_iter().map(share).collect::<Vec<_>>(),
+        )
+    }
+
+    fn layout(&self) -> Layout {
+        Layout {
+            start: self.view.addr - self.block.start,
+            stride: self.view.ld * self.view.element,
+            element: self.view.element,
+        }
+    }
+
+    /// Sends parts of the matrix to devices. Those that lack it get memory for their footprint.
+    fn send(&self, cache: &Cache, shares: &[Share]) -> Result<Deps, Status> {
         let mut all = Deps::default();
+        if !cache.whole() {
+            return Err(Status::Lost);
+        }
         if !self.enter(cache) {
             return Ok(all);
         }
-        let largest = self.columns(0, self.view.cols.div_ceil(count)).rect()?;
-        if !cache.would_keep((self.block.id, &self.rect()?), (device, &largest))? {
-            return Err(Status::Untracked);
+        let bytes = |share: &&Share| share.parts.iter().map(|p| p.rows * p.cols).sum::<usize>();
+        if let Some(largest) = shares.iter().max_by_key(bytes) {
+            let least = Rect::interval(0, bytes(&largest) * self.view.element);
+            let device = Some(largest.device).filter(|_| shares.len() == 1);
+            if !cache.would_keep((self.block.id, &self.rect()?), (device, &least))? {
+                return Err(Status::Untracked);
+            }
         }
-        for i in 0..count {
-            let share = self.columns(at(i), at(i + 1));
-            let sent = share.send(cache, DeviceId::at(first + i))?;
-            all.extend(&sent);
+        // Each device's link begins with the first piece.
+        let longest = shares.iter().map(|share| share.parts.len()).max();
+        for i in 0..longest.unwrap_or(0) {
+            for share in shares {
+                let Some(part) = share.parts.get(i) else {
+                    continue;
+                };
+                let piece = self.part(*part);
+                // The piece before may have taken long: the program may have changed the block, or be about to end.
+                if ending::ending() || !piece.enter(cache) {
+                    return Ok(all);
+                }
+                let footprint = self.part(share.footprint).rect()?;
+                let input = piece.operand(cache, footprint, Intent::Read)?;
+                let queued = cache.send_ahead(share.device, &input)?;
+                cache.arrive(&queued.pending)?;
+                all.extend(&queued.deps);
+            }
         }
         Ok(all)
     }
@@ -90,41 +177,58 @@ impl Target {
         marked
     }
 
-    fn send(&self, cache: &Cache, device: DeviceId) -> Result<Deps, Status> {
-        let footprint = self.rect()?;
-        let column = (self.view.ld * self.view.element).max(1);
-        let step = (PIECE / column).max(1);
-        let mut all = Deps::default();
-        for from in (0..self.view.cols).step_by(step) {
-            let piece = self.columns(from, (from + step).min(self.view.cols));
-            // The piece before may have taken long: the program may have changed the block, or be about to end.
-            if ending::ending() || !piece.enter(cache) {
-                return Ok(all);
-            }
-            all.extend(&piece.send_piece(cache, device, footprint)?);
-        }
-        Ok(all)
-    }
-
-    fn send_piece(&self, cache: &Cache, device: DeviceId, footprint: Rect) -> Result<Deps, Status> {
+    /// The matrix as an operand that lies in a replica of this footprint. Its host memory is page-locked, as far as that is permitted.
+    fn operand(&self, cache: &Cache, footprint: Rect, access: Intent) -> Result<Use, Status> {
         let (block, view) = (self.block, self.rect()?);
         let bytes = (block.start + view.start, view.end() - view.start);
-        cache.pin(&block, bytes, false, &[Some(block)]);
-        let queued = cache.send_ahead(
-            device,
-            &Use {
-                id: block.id,
-                base: block.start,
-                view,
-                footprint,
-                access: Intent::Read,
-                touched: Vec::new(),
-                size: self.view.element,
-                step: isize::try_from(self.view.ld).unwrap_or(isize::MAX),
-            },
-        )?;
-        cache.arrive(&queued.pending)?;
-        Ok(queued.deps)
+        cache.pin(&block, bytes, access != Intent::Read, &[Some(block)]);
+        Ok(Use {
+            id: block.id,
+            base: block.start,
+            view,
+            footprint,
+            access,
+            touched: Vec::new(),
+            size: self.view.element,
+            step: isize::try_from(self.view.ld).unwrap_or(isize::MAX),
+        })
+    }
+
+    /// Copies of the matrix on a device, or on any, are evicted last from now on, or no longer.
+    pub fn keep(&self, cache: &Cache, device: Option<DeviceId>, keep: bool) -> Result<(), Status> {
+        if self.enter(cache) {
+            cache.keep(self.block.id, &self.rect()?, device, keep);
+        }
+        Ok(())
+    }
+
+    /// Brings the matrix to a device for a kernel of the program, which changes it if `write`, and waits until it has arrived.
+    ///
+    /// # Errors
+    /// As [`Target::prefetch`].
+    pub fn hold(&self, cache: &Cache, device: DeviceId, write: bool) -> Result<Held, Status> {
+        let rect = self.rect()?;
+        if !cache.whole() {
+            return Err(Status::Lost);
+        }
+        if !self.enter(cache) {
+            return Err(Status::Untracked);
+        }
+        if !cache.would_keep((self.block.id, &rect), (Some(device), &rect))? {
+            return Err(Status::Untracked);
+        }
+        let access = match write {
+            true => Intent::Update,
+            false => Intent::Read,
+        };
+        let held = cache.hold(device, &self.operand(cache, rect, access)?)?;
+        let arrived = cache.arrive(&held.queued.pending);
+        let arrived = arrived.and_then(|()| Ok(held.queued.deps.wait(cache.backend())?));
+        if let Err(error) = arrived {
+            let _ = cache.release_held(held.number);
+            return Err(error.into());
+        }
+        Ok(held)
     }
 
     /// Queues the write-back of the matrix's newest bytes.

@@ -53,9 +53,16 @@ impl View {
     /// The columns from `from` on, before `to`.
     #[must_use]
     pub fn columns(&self, from: usize, to: usize) -> View {
+        self.block((0, from), (self.rows, to - from))
+    }
+
+    /// The block of these extents at a row and column.
+    #[must_use]
+    pub fn block(&self, (row, col): (usize, usize), (rows, cols): (usize, usize)) -> View {
         View {
-            addr: self.addr + from * self.ld * self.element,
-            cols: to - from,
+            addr: self.addr + (col * self.ld + row) * self.element,
+            rows,
+            cols,
             ..*self
         }
     }

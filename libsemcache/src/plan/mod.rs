@@ -11,6 +11,7 @@
 
 mod blocks;
 mod chains;
+mod distributed;
 mod footprint;
 mod gemm;
 pub mod host_part;
@@ -37,6 +38,7 @@ mod executor;
 mod tests;
 
 pub use chains::{Chain, chains};
+pub use distributed::distributed;
 pub use footprint::Footprint;
 pub use host_part::{HostPart, host_part};
 pub use lowered::Plan;

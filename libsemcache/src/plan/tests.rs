@@ -8,6 +8,7 @@ use crate::base::{DeviceId, DeviceSet, Diag, Dtype, Form, Op, Routine, Side, Upl
 use proptest::prelude::*;
 
 mod chains;
+mod distributed;
 mod gemmt;
 mod half;
 mod host_part;

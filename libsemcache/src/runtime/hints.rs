@@ -12,15 +12,20 @@ use super::underway::Underway;
 use crate::base::DeviceId;
 use crate::base::config::{Devices, Offload};
 use crate::base::counters::{COUNTERS, calls};
-use crate::blas::names;
-use crate::cache::{Cache, Residency};
+use crate::base::distribution::Distribution;
+use crate::blas::names::all as routines;
+use crate::blas::section;
+use crate::blas::told::{self, Expected, Told};
+use crate::cache::{Cache, Residency, names};
 use crate::hints::Status;
-use crate::hints::event::{Events, Progress, arrived};
+use crate::hints::event::{Events, Progress};
+use crate::hints::jobs::Queued;
 use crate::hints::request::Target;
 use crate::hints::view::View;
 use crate::host;
 use crate::process::driver_scope::in_driver_scope;
 use crate::process::signals_blocked::SignalsBlocked;
+use crate::trace::ranges;
 
 /// How long the first request of a process waits for devices that come up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -99,23 +104,36 @@ fn bring_up() -> Result<(), Status> {
 /// # Errors
 /// See [`Status`].
 pub fn prefetch(view: &View, to: i32, asynchronous: bool) -> Result<Number, Status> {
+    on_device(view, asynchronous, |cache| {
+        let to = device(cache, to)?;
+        Ok(move |target: &Target, cache: &Cache| target.prefetch(cache, to))
+    })
+}
+
+/// A request that sends bytes of a matrix: `request` checks its arguments and makes it, once devices are up.
+fn on_device<R>(
+    view: &View,
+    asynchronous: bool,
+    request: impl FnOnce(&Cache) -> Result<R, Status>,
+) -> Result<Number, Status>
+where
+    R: FnOnce(&Target, &Cache) -> Queued + Send + 'static,
+{
     view.place()?;
     bring_up()?;
-    let Some(entered) = enter()? else {
-        return Err(Status::NoDevice);
-    };
+    let entered = enter()?.ok_or(Status::NoDevice)?;
     let cache = entered.cache;
-    let to = device(cache, to)?;
+    let request = request(cache)?;
     let Some(target) = Target::of(cache, view)? else {
         return Ok(0);
     };
     if !asynchronous {
-        let deps = target.prefetch(cache, to)?;
-        return arrived(&deps, cache.backend()).map(|()| 0);
+        let queued = Progress::issued_at_once(request(&target, cache)?);
+        return finish(cache, queued, false);
     }
     let work = move || {
         let _underway = Underway::begin().ok_or(Status::NoDevice)?;
-        target.prefetch(cache, to)
+        request(&target, cache)
     };
     Ok(event_of(requests::queue().add(Box::new(work))?))
 }
@@ -132,11 +150,8 @@ fn event_of(progress: Arc<Progress>) -> Number {
 /// See [`Status`].
 pub fn coherent(view: &View, asynchronous: bool) -> Result<Number, Status> {
     let queued = on_target(view, |target, cache| {
-        let deps = target.write_home(cache)?;
-        match asynchronous {
-            true => Ok(event_of(Progress::issued_at_once(deps))),
-            false => arrived(&deps, cache.backend()).map(|()| 0),
-        }
+        let queued = Progress::issued_at_once(target.write_home(cache)?);
+        finish(cache, queued, asynchronous)
     })?;
     Ok(queued.unwrap_or(0))
 }
@@ -218,6 +233,183 @@ pub fn event(number: Number, waits: bool) -> Result<(), Status> {
     }
 }
 
+/// Begins an asynchronous section of the calling thread, or (`begin` is false) ends it: with `asynchronous` returns the number of an event
+/// that is complete when the section's calls are, else when they are.
+///
+/// # Errors
+/// [`Status::Invalid`]: the thread is in no section.
+pub fn section(begin: bool, asynchronous: bool) -> Result<Number, Status> {
+    let _blocked = SignalsBlocked::new();
+    if begin {
+        section::begin();
+        return Ok(0);
+    }
+    let results = section::end().map_err(|_| Status::Invalid)?;
+    let Some(entered) = enter()?.filter(|_| !results.is_empty()) else {
+        return Ok(0);
+    };
+    let computed = Progress::issued_at_once(entered.cache.computed(results));
+    finish(entered.cache, computed, asynchronous)
+}
+
+/// An event of a request, or waits for it.
+fn finish(cache: &Cache, progress: Arc<Progress>, asynchronous: bool) -> Result<Number, Status> {
+    if asynchronous {
+        return Ok(event_of(progress));
+    }
+    match progress.wait(cache.backend()) {
+        Status::Ok => Ok(0),
+        failed => Err(failed),
+    }
+}
+
+/// Orders which device computes which block of a matrix, and sends each block there; `None` ends the order. Of the number of devices
+/// `of` makes the distribution. With `asynchronous` returns the number of an event, else when the bytes have arrived.
+///
+/// # Errors
+/// See [`Status`].
+pub fn distribute(
+    view: &View,
+    of: impl FnOnce(usize) -> Result<Option<Distribution>, Status>,
+    asynchronous: bool,
+) -> Result<Number, Status> {
+    view.place()?;
+    bring_up()?;
+    let devices = enter()?.ok_or(Status::NoDevice)?.cache.backend().usable();
+    // Code of the program may run here: no signal is blocked.
+    let of = of(devices)?.map(Arc::new);
+    on_device(view, asynchronous, |_| {
+        Ok(move |target: &Target, cache: &Cache| target.distribute(cache, of))
+    })
+}
+
+/// Sends a matrix to a device, or its columns to all ([`ALL`]), whose copies are evicted last from then on; or (`pinned` is false) no
+/// longer. With `asynchronous` returns the number of an event, else when the bytes have arrived.
+///
+/// # Errors
+/// See [`Status`].
+pub fn pin(view: &View, to: i32, pinned: bool, asynchronous: bool) -> Result<Number, Status> {
+    if !pinned {
+        return on_target(view, |target, cache| target.keep(cache, None, false)).map(|_| 0);
+    }
+    on_device(view, asynchronous, |cache| {
+        let to = device(cache, to)?;
+        Ok(move |target: &Target, cache: &Cache| {
+            let sent = target.prefetch(cache, to)?;
+            target.keep(cache, to, true)?;
+            Ok(sent)
+        })
+    })
+}
+
+/// A matrix in the memory of a device, for kernels of the program.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct OnDevice {
+    /// The device.
+    pub device: usize,
+    /// The device's address of the first element.
+    pub address: u64,
+    /// Elements between two columns.
+    pub ld: i64,
+    /// What [`release`] takes; zero if the matrix is empty.
+    pub hold: Number,
+    /// The driver's handle of the context in which the address is valid; zero if the CPU can use it.
+    pub context: usize,
+}
+
+/// Brings a matrix to a device, for a kernel of the program that reads it, or changes it (`write`). The device memory stays in use until
+/// [`release`].
+///
+/// # Errors
+/// See [`Status`].
+pub fn to_gpu(view: &View, on: i32, write: bool) -> Result<OnDevice, Status> {
+    view.place()?;
+    bring_up()?;
+    let entered = enter()?.ok_or(Status::NoDevice)?;
+    let cache = entered.cache;
+    let on = device(cache, on)?.ok_or(Status::Invalid)?;
+    let mut found = OnDevice {
+        device: on.index(),
+        context: cache.backend().context(on),
+        ..OnDevice::default()
+    };
+    if let Some(target) = Target::of(cache, view)? {
+        let held = target.hold(cache, on, write)?;
+        found.hold = held.number;
+        found.address = held.at.addr;
+        found.ld = i64::try_from(held.at.step).unwrap_or(i64::MAX);
+    }
+    Ok(found)
+}
+
+/// The kernels of the program that used a matrix on a device are complete.
+///
+/// # Errors
+/// [`Status::Invalid`]: nothing is held by this number. See [`Status`].
+pub fn release(hold: Number) -> Result<(), Status> {
+    if hold == 0 {
+        return Ok(());
+    }
+    let Some(entered) = enter()? else {
+        return Ok(());
+    };
+    let released = entered.cache.release_held(hold).ok_or(Status::Invalid)?;
+    Ok(entered.cache.arrive(&released?)?)
+}
+
+/// Names a matrix in messages and traces; `None` takes the name away.
+///
+/// # Errors
+/// See [`Status`].
+pub fn name(view: &View, name: Option<&str>) -> Result<(), Status> {
+    if let Some(place) = view.place()? {
+        let _blocked = SignalsBlocked::new();
+        names::set(place.start, place.end(), name);
+        if let Some(name) = name {
+            ranges::named(place.start, place.span().len(), name);
+        }
+    }
+    Ok(())
+}
+
+/// Begins a range of the calling thread in the trace, or ends it (`None`).
+///
+/// # Errors
+/// [`Status::Invalid`]: no range has begun.
+pub fn range(name: Option<&str>) -> Result<(), Status> {
+    let _blocked = SignalsBlocked::new();
+    match name {
+        Some(name) => ranges::begin(name),
+        None if ranges::end() => {}
+        None => return Err(Status::Invalid),
+    }
+    Ok(())
+}
+
+/// What is known of a device.
+///
+/// # Errors
+/// [`Status::NoDevice`], [`Status::Invalid`].
+pub fn rates(device: i32) -> Result<Told, Status> {
+    let index = usize::try_from(device).map_err(|_| Status::Invalid)?;
+    bring_up()?;
+    let _entered = enter()?.ok_or(Status::NoDevice)?;
+    let known = get().filter(|_| index < devices());
+    let told = known.and_then(|runtime| told::of_device(&runtime.policy, DeviceId::at(index)));
+    told.ok_or(Status::Invalid)
+}
+
+/// What is expected of a call of this name and sizes.
+///
+/// # Errors
+/// [`Status::NoDevice`]; [`Status::Invalid`]: devices run no such call.
+pub fn predict(name: &str, sizes: [i64; 3], resident: bool) -> Result<Expected, Status> {
+    bring_up()?;
+    let _entered = enter()?.ok_or(Status::NoDevice)?;
+    let runtime = get().ok_or(Status::NoDevice)?;
+    told::of_call(&runtime.policy, name, sizes, resident).ok_or(Status::Invalid)
+}
+
 /// What the process did so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Statistics {
@@ -233,7 +425,7 @@ pub struct Statistics {
 #[must_use]
 pub fn statistics() -> Statistics {
     let (bytes, faults) = (&COUNTERS.bytes, &COUNTERS.faults);
-    let all = calls(&names::all());
+    let all = calls(&routines());
     Statistics {
         offloaded: all.values().map(|of| of.offloaded).sum(),
         bytes: [bytes.h2d.get(), bytes.d2h.get(), bytes.p2p.get()],

@@ -321,6 +321,16 @@ impl Encoder {
                 let values = [("bytes", Number(bytes))];
                 self.slice(thread, "memory", "unpin", span, 0, &values);
             }
+            Event::Range { span, name } => self.slice(thread, "program", name, span, 0, &[]),
+            Event::Named {
+                at,
+                name,
+                addr,
+                bytes,
+            } => {
+                let values = [("addr", Address(addr)), ("bytes", Number(bytes))];
+                self.moment(thread, "program", name, at, 0, &values);
+            }
             Event::Start { span, step } => self.slice(thread, "start", step, span, 0, &[]),
         }
         if self.queued.len() > MOST || self.ran.len() > MOST {

@@ -184,6 +184,24 @@ pub enum Event {
         /// Bytes.
         bytes: u64,
     },
+    /// A range of the program's (`semcache.h`).
+    Range {
+        /// When it began and ended.
+        span: (u64, u64),
+        /// Its name.
+        name: &'static str,
+    },
+    /// The program named a matrix (`semcache.h`).
+    Named {
+        /// When.
+        at: u64,
+        /// The name.
+        name: &'static str,
+        /// The address of the first byte.
+        addr: u64,
+        /// Bytes from the first to the last.
+        bytes: u64,
+    },
     /// A step of bringing the devices up.
     Start {
         /// When it began and ended.
@@ -264,6 +282,8 @@ impl Event {
             | Event::Evict { .. }
             | Event::Pin { .. }
             | Event::Unpin { .. }
+            | Event::Range { .. }
+            | Event::Named { .. }
             | Event::Start { .. } => (Kind::Other, 0),
         }
     }

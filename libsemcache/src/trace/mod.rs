@@ -13,6 +13,7 @@ pub mod nvtx;
 mod on;
 mod output;
 pub mod perfetto;
+pub mod ranges;
 mod ring;
 mod tally;
 mod tracer;

@@ -19,6 +19,12 @@ pub fn attached() -> bool {
     ATTACHED.load(Relaxed)
 }
 
+/// Begins a range of the calling thread that the program has named.
+pub(super) fn begin(name: &str) {
+    let _blocked = SignalsBlocked::new();
+    nvtx::range_push!("{name}");
+}
+
 /// Begins a range of the calling thread for a call of this routine with these sizes m, n and k.
 pub(super) fn push(name: &str, [m, n, k]: [u32; 3]) {
     // The tool's code runs with locks of its own, which a signal handler that leaves by a jump would keep taken.

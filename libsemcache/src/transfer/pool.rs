@@ -50,6 +50,17 @@ pub struct Pool {
     chunks: Vec<Chunk>,
     free: BTreeMap<u64, Free>,
     taken: usize,
+    /// Ranges that kernels of the program may use, by address.
+    held: BTreeMap<u64, Held>,
+}
+
+/// A range that is in use until it is released, also if it is given back before.
+#[derive(Debug, Default)]
+struct Held {
+    /// How often it has to be released.
+    times: usize,
+    /// The range, and the operations that still use it, if it was given back meanwhile.
+    given: Option<(Range, Deps)>,
 }
 
 /// Rounds up to the pool's alignment; `None` on overflow.
@@ -69,6 +80,7 @@ impl Pool {
             chunks: Vec::new(),
             free: BTreeMap::new(),
             taken: 0,
+            held: BTreeMap::new(),
         }
     }
 
@@ -229,8 +241,38 @@ impl Pool {
         Some((Range { addr, len }, found.deps))
     }
 
-    /// Gives a range back; `deps` are the tickets of the operations that still use it.
+    /// Kernels of the program, which have no tickets, may use a range until it is released, once for each time that it was held.
+    pub fn hold(&mut self, range: Range) {
+        self.held.entry(range.addr).or_default().times += 1;
+    }
+
+    /// Whether kernels of the program may use the range.
+    #[must_use]
+    pub fn holds(&self, range: &Range) -> bool {
+        self.held.contains_key(&range.addr)
+    }
+
+    /// The kernels of the program that used the range at this address are complete.
+    pub fn release(&mut self, addr: u64) {
+        let Some(held) = self.held.get_mut(&addr) else {
+            return;
+        };
+        held.times = held.times.saturating_sub(1);
+        if held.times == 0
+            && let Some(Held { given, .. }) = self.held.remove(&addr)
+            && let Some((range, deps)) = given
+        {
+            self.give(range, deps);
+        }
+    }
+
+    /// Gives a range back; `deps` are the tickets of the operations that still use it. If it is held, it stays in use until it is
+    /// released.
     pub fn give(&mut self, range: Range, mut deps: Deps) {
+        if let Some(held) = self.held.get_mut(&range.addr) {
+            held.given = Some((range, deps));
+            return;
+        }
         let mut start = range.addr;
         let mut len = range.len;
         // Adjacent free ranges merge within a chunk only: chunks go back to the backend one by one.
@@ -345,6 +387,21 @@ mod tests {
         assert_eq!(pool.capacity(), UNIT);
         give_chunk(&machine, DEVICE, theirs);
         assert!(has(&machine, &mut pool, 6));
+    }
+
+    #[test]
+    fn a_held_range_stays_in_use_after_it_was_given_back() {
+        let (machine, mut pool) = eight();
+        let taken = pool.alloc(&machine, 8 * UNIT).expect("given");
+        let (range, deps) = taken.expect("room");
+        pool.hold(range);
+        pool.hold(range);
+        pool.give(range, deps);
+        assert!(pool.holds(&range) && !has(&machine, &mut pool, 1));
+        pool.release(range.addr);
+        assert!(!has(&machine, &mut pool, 1));
+        pool.release(range.addr);
+        assert!(!pool.holds(&range) && has(&machine, &mut pool, 8));
     }
 
     #[test]

@@ -235,6 +235,8 @@ counters! {
 {
         /// Offloaded calls of which the host BLAS computed a part while devices computed the rest (`SEMCACHE_HOST_SHARE`).
         host_parts,
+        /// Offloaded calls whose tiles were computed where a distribution of the program wants them (`semcache.h`).
+        distributed,
         /// Calls left to the host BLAS whose time there was taken: the library called its function instead of jumping to it.
         host_timed,
         /// Offloaded calls, or parts of them, that the host completed after a device's refusal or loss.

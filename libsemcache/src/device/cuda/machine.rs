@@ -283,6 +283,11 @@ impl Backend for CudaMachine {
         Some(self.up(device.index())?.hardware)
     }
 
+    fn context(&self, device: DeviceId) -> usize {
+        self.up(device.index())
+            .map_or(0, |up| up.ctx.0.expose_provenance())
+    }
+
     fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
         let device = DeviceId(0);
         let (_, _current) = self.enter(device)?;

@@ -1,0 +1,125 @@
+//! Plans of calls whose output has a distribution: each tile of the output is computed by the device that owns it.
+
+use rustc_hash::FxHashMap;
+
+use super::problem::{Access, Part, Problem, Task};
+use super::resources::Resources;
+use super::{Plan, lower, merge};
+use crate::base::distribution::Distributed;
+use crate::base::ids::MAX_DEVICES;
+use crate::base::routine::Cut;
+use crate::base::{DeviceId, DeviceSet, Side, TileSize};
+
+/// Blocks longer than this are computed in tiles: a device can begin when a part of its operands has arrived, and one thread queues the
+/// tasks of all devices in 40 us each, in which an H100 multiplies matrices of about 1024.
+const LONGEST_TILE: usize = 2048;
+
+/// Cuts a call of level 3 as for one device that has the memory of all, and gives each task to the owner of the tile that it writes.
+/// Of a triangular solution or product, whose tiles need each other, whole columns (rows) of tiles go to one of their owners.
+/// `None` for other routines, or if the output has no owner among the devices.
+#[must_use]
+pub fn distributed(problem: &Problem, machine: &Resources, output: &Distributed) -> Option<Plan> {
+    let devices = machine.devices;
+    let known = |id| devices.position(id).is_some();
+    if problem.routine.level() != 3 || !output.of.devices().into_iter().all(known) {
+        return None;
+    }
+    let tile = match machine.fixed {
+        true => machine.tile,
+        false => TileSize::square(side(output.of.block())),
+    };
+    let one = Resources {
+        devices: DeviceSet::only(devices.id(0)),
+        tile,
+        fixed: true,
+        prefer: devices.id(0),
+        memory: machine.memory.saturating_mul(devices.len()),
+        tiling: None,
+        ..*machine
+    };
+    let plan = lower(problem, &one);
+    if !plan.fits {
+        return None;
+    }
+    let mut tasks = plan.tasks;
+    let mut owners = Owners::new(problem, output);
+    for task in &mut tasks {
+        if let Some(part) = task.parts.iter().find(|p| p.access != Access::Read) {
+            task.device = owners.of(part);
+        }
+    }
+    let tasks = merge(by_device(tasks, &devices), &devices);
+    Some(Plan::of(tasks, plan.strips))
+}
+
+/// Which device computes which tile of the output.
+struct Owners<'a> {
+    output: &'a Distributed,
+    extents: (usize, usize),
+    /// The side of a triangular matrix by which the output is multiplied in place, or solved for: tiles of one column (left) or row
+    /// (right) of tiles need each other, and belong to one of the owners of their blocks.
+    lines: Option<Side>,
+    /// The device of each such line, by its first column or row.
+    known: FxHashMap<usize, DeviceId>,
+    /// The number of lines of each device.
+    load: [usize; MAX_DEVICES],
+}
+
+impl<'a> Owners<'a> {
+    fn new(problem: &Problem, output: &'a Distributed) -> Self {
+        let triangular = problem.routine.record().signature.cut == Cut::Triangular;
+        Owners {
+            output,
+            extents: (problem.m, problem.n),
+            lines: triangular.then_some(problem.form.side),
+            known: FxHashMap::default(),
+            load: [0; MAX_DEVICES],
+        }
+    }
+
+    fn of(&mut self, part: &Part) -> DeviceId {
+        let (row, col) = (part.row + part.rows / 2, part.col + part.cols / 2);
+        match self.lines {
+            None => self.output.owner(row, col),
+            Some(Side::Left) => self.line(part.col, |along| (along, col)),
+            Some(Side::Right) => self.line(part.row, |along| (row, along)),
+        }
+    }
+
+    /// The device of a line of tiles: of the owners of its blocks the one that has fewest lines so far.
+    fn line(&mut self, first: usize, at: impl Fn(usize) -> (usize, usize)) -> DeviceId {
+        if let Some(&known) = self.known.get(&first) {
+            return known;
+        }
+        let (rows, cols) = self.output.of.block();
+        let (len, step) = match self.lines {
+            Some(Side::Right) => (self.extents.1, cols),
+            _ => (self.extents.0, rows),
+        };
+        let owners = (0..len).step_by(step).map(|along| {
+            let (row, col) = at(along);
+            self.output.owner(row, col)
+        });
+        let least = owners.min_by_key(|d| self.load[d.index()]);
+        let device = least.unwrap_or(DeviceId(0));
+        self.load[device.index()] += 1;
+        self.known.insert(first, device);
+        device
+    }
+}
+
+/// The longest side that cuts a block into equal tiles.
+fn side((rows, cols): (usize, usize)) -> usize {
+    let shorter = rows.min(cols);
+    shorter.div_ceil(shorter.div_ceil(LONGEST_TILE))
+}
+
+fn by_device(tasks: Vec<Task>, devices: &DeviceSet) -> Vec<Vec<Task>> {
+    let mut lists = vec![Vec::new(); devices.len()];
+    for task in tasks {
+        if let Some(at) = devices.position(task.device) {
+            lists[at].push(task);
+        }
+    }
+    lists
+}
