@@ -8,6 +8,7 @@
 #   DIR/gpu-bench.sh grid OUT [OPTIONS]    the decision between host and GPUs, by routine and size, against both: OUT/grid.md
 #   DIR/gpu-bench.sh ablate OUT [OPTIONS]  what each heuristic is worth, by access patterns: OUT/ablate.md
 #   DIR/gpu-bench.sh predict OUT [OPTIONS] predicted times of level 3 against measured ones: OUT/predict.md
+#   DIR/gpu-bench.sh hints OUT [OPTIONS]   what hints of semcache.h are worth: OUT/hints.md
 #   DIR/gpu-bench.sh reproduce OUT [EXPERIMENT...] [OPTIONS]  published experiments: OUT/reproduce-EXPERIMENT.jsonl
 #   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
@@ -15,7 +16,7 @@
 set -euo pipefail
 
 usage() {
-    sed -n '4,12s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '4,13s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -33,7 +34,7 @@ build_into() {
     local openblas=/usr/lib/x86_64-linux-gnu/libopenblas.so.0
     declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=family.c [fork]=""
         [families]=family.c [compose]=family.c [shapes]="" [places]=problem.c
-        [habits]="habits_parts.c habits_factor.c habits_change.c" [vector]="")
+        [habits]="habits_parts.c habits_factor.c habits_change.c" [vector]="" [hints]="")
     declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
         [peer_families]=family.c [peer_contexts]="" [peer_strategies]="" [peer_places]=problem.c [peer_transfers]="")
     say "benchmark programs"
@@ -53,7 +54,7 @@ build_into() {
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
-    cp "$source"/{run,pairs,grid,ablate,memory,predict,numpy_script}.py "$source/reproduce" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    cp "$source"/{run,pairs,grid,ablate,memory,predict,hints,numpy_script}.py "$source/reproduce" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
     rm -rf "${DIR:?}/experiments"
     cp -r "$source/experiments" "$DIR/"
     sides "$DIR"
@@ -83,7 +84,7 @@ reproduce)
     [ -d "$here/experiments" ] && [ -e "$here/run.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
     PYTHONDONTWRITEBYTECODE=1 exec python3 -u "$here/reproduce" --measure "${@:2}"
     ;;
-run | pairs | grid | ablate | memory | predict)
+run | pairs | grid | ablate | memory | predict | hints)
     [ $# -ge 2 ] || usage
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     [ -e "$here/$1.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
