@@ -164,7 +164,7 @@ static double product(const double *a, const double *b, double *c, int n)
 
 static void prefetch(int n, int reps)
 {
-    double *c = matrix(n), cold[256], warm[256], plain[256], hinted[256], work = 0.1;
+    double *c = matrix(n), cold[256], warm[256], plain[256], hinted[256], work = 0.01;
     for (int r = -1; r < reps; r++) {
         for (int hint = 0; hint < 3; hint++) {
             double *a = matrix(n), *b = matrix(n);
@@ -172,10 +172,10 @@ static void prefetch(int n, int reps)
             if (hint == 0) {
                 /* How long it takes by itself, cold and warm. */
                 double first = product(a, b, c, n), second = product(a, b, c, n);
-                if (r < 0)
-                    work = 1.2 * first;
-                else
+                if (r >= 0)
                     cold[r] = first, warm[r] = second;
+                if (r == 0)
+                    work = 1.2 * first;
             } else {
                 semcache_event sent[2];
                 double start = now();

@@ -4,9 +4,11 @@
 #![expect(unsafe_code, reason = "arguments arrive as raw pointers from C")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use semcache::base::DeviceId;
 use semcache::base::distribution::{Distribution as Owners, grid};
+use semcache::base::ids::MAX_DEVICES;
 use semcache::hints::Status;
 use semcache::hints::view::View;
 use semcache::runtime::hints;
@@ -426,6 +428,9 @@ unsafe extern "C" fn to_gpu(
         // Before anything is held.
         sized(out)?;
         let found = hints::to_gpu(&view(matrix)?, on, write != 0)?;
+        if let Some(told) = CONTEXTS.get(found.device) {
+            told.store(found.context, Ordering::Release);
+        }
         let found = DeviceMatrix {
             size: size_of::<DeviceMatrix>() as u32,
             device: i32::try_from(found.device).unwrap_or(i32::MAX),
@@ -436,6 +441,15 @@ unsafe extern "C" fn to_gpu(
         };
         fill(out, Ok(found))
     })
+}
+
+/// The contexts that the program knows, by device.
+static CONTEXTS: [AtomicUsize; MAX_DEVICES] = [const { AtomicUsize::new(0) }; MAX_DEVICES];
+
+/// Whether this is a context that the program got together with the address of a matrix.
+pub(crate) fn is_context(handle: usize) -> bool {
+    let mut told = CONTEXTS.iter();
+    handle != 0 && told.any(|told| told.load(Ordering::Acquire) == handle)
 }
 
 extern "C" fn release(hold: u64) -> c_int {

@@ -32,6 +32,7 @@ use semcache_fault::handler::block_async_signals;
 use super::caller::{Caller, DRIVER, REAL_DLVSYM, is_driver, neutral, who};
 use super::descriptors;
 use crate::core::{Degraded, go_write_through};
+use crate::library;
 use crate::resolve::objects;
 
 /// A function has a gate if its name begins with one of these, followed by nothing or a version suffix.
@@ -63,11 +64,13 @@ fn gated(name: &[u8]) -> bool {
 static BEHIND: [AtomicPtr<c_void>; GATES] = [const { AtomicPtr::new(ptr::null_mut()) }; GATES];
 const GATES: usize = LINKED.len() + 24;
 
-/// Ends page protection at the first call that the program makes, and returns the function to which the gate jumps.
-extern "C" fn pass(gate: usize, caller: usize) -> *mut c_void {
+/// Ends page protection at the first call that the program makes, and returns the function to which the gate jumps. `first` is the call's
+/// first argument: a program may make the context current in which it got the address of a matrix (`semcache_read_gpu`).
+extern "C" fn pass(gate: usize, caller: usize, first: usize) -> *mut c_void {
     // Only the first such call needs this: programs switch contexts often.
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
-    if !GIVEN_UP.load(Ordering::Acquire) && !broken!("break-cuda") && !neutral(caller) {
+    let ours = || library::is_context(first) || neutral(caller);
+    if !GIVEN_UP.load(Ordering::Acquire) && !broken!("break-cuda") && !ours() {
         go_write_through(Degraded::OtherCuda);
         GIVEN_UP.store(true, Ordering::Release);
     }
@@ -107,6 +110,7 @@ macro_rules! gate {
                 ".cfi_adjust_cfa_offset 56",
                 "mov edi, {index}",
                 "mov rsi, [rsp + 56]",
+                "mov rdx, [rsp + 48]",
                 "call {pass}",
                 "mov r11, rax",
                 "add rsp, 8",

@@ -2,6 +2,7 @@
 //! device, and device addresses for kernels of its own. Each is a step of the protocol that a call could have taken, so what the CPU and
 //! later calls see stays as it is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -177,13 +178,13 @@ impl Cache {
         Some(settled.map(|()| pending))
     }
 
-    /// What completes when kernels that calls have queued until now have written these bytes.
-    pub fn computed(&self, results: impl IntoIterator<Item = (AllocId, Interval)>) -> Deps {
+    /// What completes when kernels that calls have queued until now have written these bytes, and what was queued of their write-back.
+    pub fn computed(&self, results: &BTreeMap<AllocId, Interval>) -> Deps {
         let mut deps = Deps::default();
         let guard = self.lock();
         for (id, span) in results {
-            let rect = Rect::from(span);
-            if let Some(e) = guard.entries.get(&id) {
+            let rect = Rect::from(*span);
+            if let Some(e) = guard.entries.get(id) {
                 e.host.ops.deps(&rect, false, &mut deps);
                 let stores = e.stores.values();
                 for s in stores.filter(|s| s.rect.overlaps(&rect)) {
@@ -192,6 +193,21 @@ impl Cache {
             }
         }
         deps
+    }
+
+    /// Makes pages of results readable whose newest bytes have been written back, as a call does that waits for them: the CPU takes no
+    /// fault there.
+    pub fn open_arrived(&self, results: &BTreeMap<AllocId, Interval>) {
+        let mut guard = self.lock();
+        for (id, span) in results {
+            if let Some(e) = guard.entries.get_mut(id) {
+                let span = Interval::new(span.start, span.end.min(e.block.len));
+                if !span.is_empty() && !e.dir.stale().overlaps(&Rect::from(span)) {
+                    // If the pages cannot be made readable now, the CPU's first access faults, and the fault makes them readable.
+                    let _ = self.apply_derived(e, span);
+                }
+            }
+        }
     }
 
     /// Releases the replicas on a device, or on all, that hold bytes of a rectangle and that no kernel of the program uses; bytes that

@@ -79,6 +79,20 @@ impl Target {
         self.send(cache, &(0..count).map(share).collect::<Vec<_>>())
     }
 
+    /// Whether a device holds the matrix, but for the ends that pages share with other data: then there is nothing to prefetch. Shares
+    /// of several devices are not looked at.
+    #[must_use]
+    pub fn is_on(&self, cache: &Cache, device: Option<DeviceId>) -> bool {
+        let only = || (cache.backend().usable() == 1).then(|| DeviceId::at(0));
+        let ends = 2 * semcache_fault::pages::page_size();
+        let held = |device: DeviceId| {
+            let found = self.residency(cache).resident;
+            let held = found.get(device.index()).copied().unwrap_or(0);
+            self.rect().is_ok_and(|rect| held + ends >= rect.bytes())
+        };
+        device.or_else(only).is_some_and(held)
+    }
+
     /// Orders that blocks of the matrix are computed by their owners, and sends each to its owner.
     ///
     /// # Errors

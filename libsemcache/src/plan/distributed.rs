@@ -10,9 +10,13 @@ use crate::base::ids::MAX_DEVICES;
 use crate::base::routine::Cut;
 use crate::base::{DeviceId, DeviceSet, Side, TileSize};
 
-/// Blocks longer than this are computed in tiles: a device can begin when a part of its operands has arrived, and one thread queues the
-/// tasks of all devices in 40 us each, in which an H100 multiplies matrices of about 1024.
+/// Blocks longer than this are computed in tiles, so that a device can begin when a part of its operands has arrived.
 const LONGEST_TILE: usize = 2048;
+/// Tasks in all, if larger ones make them fewer. One thread queues the tasks of all devices: on a machine with four H100 and 64 cores 70 to
+/// 80 us each, so that calls of order 32768 in tiles of 2048 waited for that thread (bench/results/h100-x4-hints.md).
+const TASKS: usize = 1024;
+/// Lines of tiles of a triangular solution or product, for each device.
+const LINES: usize = 2;
 
 /// Cuts a call of level 3 as for one device that has the memory of all, and gives each task to the owner of the tile that it writes.
 /// Of a triangular solution or product, whose tiles need each other, whole columns (rows) of tiles go to one of their owners.
@@ -26,7 +30,7 @@ pub fn distributed(problem: &Problem, machine: &Resources, output: &Distributed)
     }
     let tile = match machine.fixed {
         true => machine.tile,
-        false => TileSize::square(side(output.of.block())),
+        false => tile(problem, output, devices.len()),
     };
     let one = Resources {
         devices: DeviceSet::only(devices.id(0)),
@@ -108,10 +112,33 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// The longest side that cuts a block into equal tiles.
-fn side((rows, cols): (usize, usize)) -> usize {
+/// The tile: as long as cuts a block into equal ones, and of sums of products as much at once as makes few tasks. Lines of tiles need
+/// not follow the blocks: there are as many as give each device some.
+fn tile(problem: &Problem, output: &Distributed, devices: usize) -> TileSize {
+    let (rows, cols) = output.of.block();
     let shorter = rows.min(cols);
-    shorter.div_ceil(shorter.div_ceil(LONGEST_TILE))
+    let side = shorter.div_ceil(shorter.div_ceil(LONGEST_TILE));
+    let Problem { m, n, k, .. } = *problem;
+    match problem.routine.record().signature.cut {
+        Cut::Triangular => {
+            let across = if problem.form.side == Side::Left {
+                n
+            } else {
+                m
+            };
+            let line = across.div_ceil(devices * LINES).next_multiple_of(side);
+            TileSize::square(side.max(line.min(2 * LONGEST_TILE)))
+        }
+        Cut::Product | Cut::RankK => {
+            let tiles = m.div_ceil(side) * n.div_ceil(side);
+            let steps = (TASKS / tiles.max(1)).clamp(1, k.div_ceil(side).max(1));
+            TileSize {
+                k: k.div_ceil(steps).max(side),
+                ..TileSize::square(side)
+            }
+        }
+        _ => TileSize::square(side),
+    }
 }
 
 fn by_device(tasks: Vec<Task>, devices: &DeviceSet) -> Vec<Vec<Task>> {

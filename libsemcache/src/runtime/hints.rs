@@ -104,17 +104,19 @@ fn bring_up() -> Result<(), Status> {
 /// # Errors
 /// See [`Status`].
 pub fn prefetch(view: &View, to: i32, asynchronous: bool) -> Result<Number, Status> {
-    on_device(view, asynchronous, |cache| {
+    on_device(view, asynchronous, |cache, target| {
         let to = device(cache, to)?;
-        Ok(move |target: &Target, cache: &Cache| target.prefetch(cache, to))
+        let wanted = !target.is_on(cache, to);
+        Ok(wanted.then_some(move |target: &Target, cache: &Cache| target.prefetch(cache, to)))
     })
 }
 
-/// A request that sends bytes of a matrix: `request` checks its arguments and makes it, once devices are up.
+/// A request that sends bytes of a matrix: `request` checks its arguments and makes it, once devices are up; `None` if there is nothing to
+/// do.
 fn on_device<R>(
     view: &View,
     asynchronous: bool,
-    request: impl FnOnce(&Cache) -> Result<R, Status>,
+    request: impl FnOnce(&Cache, &Target) -> Result<Option<R>, Status>,
 ) -> Result<Number, Status>
 where
     R: FnOnce(&Target, &Cache) -> Queued + Send + 'static,
@@ -123,8 +125,10 @@ where
     bring_up()?;
     let entered = enter()?.ok_or(Status::NoDevice)?;
     let cache = entered.cache;
-    let request = request(cache)?;
     let Some(target) = Target::of(cache, view)? else {
+        return Ok(0);
+    };
+    let Some(request) = request(cache, &target)? else {
         return Ok(0);
     };
     if !asynchronous {
@@ -248,8 +252,13 @@ pub fn section(begin: bool, asynchronous: bool) -> Result<Number, Status> {
     let Some(entered) = enter()?.filter(|_| !results.is_empty()) else {
         return Ok(0);
     };
-    let computed = Progress::issued_at_once(entered.cache.computed(results));
-    finish(entered.cache, computed, asynchronous)
+    let cache = entered.cache;
+    let computed = Progress::issued_at_once(cache.computed(&results));
+    let number = finish(cache, computed, asynchronous)?;
+    if !asynchronous {
+        cache.open_arrived(&results);
+    }
+    Ok(number)
 }
 
 /// An event of a request, or waits for it.
@@ -278,8 +287,10 @@ pub fn distribute(
     let devices = enter()?.ok_or(Status::NoDevice)?.cache.backend().usable();
     // Code of the program may run here: no signal is blocked.
     let of = of(devices)?.map(Arc::new);
-    on_device(view, asynchronous, |_| {
-        Ok(move |target: &Target, cache: &Cache| target.distribute(cache, of))
+    on_device(view, asynchronous, |_, _| {
+        Ok(Some(move |target: &Target, cache: &Cache| {
+            target.distribute(cache, of)
+        }))
     })
 }
 
@@ -292,13 +303,13 @@ pub fn pin(view: &View, to: i32, pinned: bool, asynchronous: bool) -> Result<Num
     if !pinned {
         return on_target(view, |target, cache| target.keep(cache, None, false)).map(|_| 0);
     }
-    on_device(view, asynchronous, |cache| {
+    on_device(view, asynchronous, |cache, _| {
         let to = device(cache, to)?;
-        Ok(move |target: &Target, cache: &Cache| {
+        Ok(Some(move |target: &Target, cache: &Cache| {
             let sent = target.prefetch(cache, to)?;
             target.keep(cache, to, true)?;
             Ok(sent)
-        })
+        }))
     })
 }
 
