@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 
-CRATES = ("libsemcache/", "blas-shim/", "cli/", "standin/", "fuzz/", "testkit/", "glibc-versions/")
+CRATES = ("libsemcache/", "blas-shim/", "api/", "cli/", "standin/", "fuzz/", "testkit/", "glibc-versions/")
 STRING = re.compile(r'[bc]?r(#*)".*?"\1|[bc]?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.S)
 
 

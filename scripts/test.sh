@@ -29,6 +29,7 @@ documentation() {
     cargo doc --workspace --no-deps --locked -q
 }
 cargo_test() { cargo test --workspace --locked -q; }
+api_features() { cargo test -p semcache-api --all-features --locked -q; }
 loom() { RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom; }
 # Write-tracking against crate userfaultfd, whose bindings need libclang. With the features of the workspace, so that nothing of
 # it is built again.
@@ -52,6 +53,7 @@ step 1 format
 step 30 clippy
 step 10 documentation
 step 250 cargo_test
+[ $# = 0 ] || step 60 api_features
 [ $# = 0 ] || step 30 loom
 [ $# = 0 ] || step 15 oracle_userfaultfd
 step 60 build

@@ -114,6 +114,7 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/runtime/",
     "blas-shim/src/",
     "standin/src/",
+    "api/src/",
     "cli/src/signals.rs",
     "cli/src/doctor/check/call.rs",
     "cli/src/calibrate/machine.rs",
@@ -152,6 +153,7 @@ fn all_sources() -> Vec<PathBuf> {
         "blas-shim/src",
         "standin/src",
         "cli/src",
+        "api/src",
         "glibc-versions/src",
     ] {
         sources(&workspace().join(package), &mut found);
@@ -298,6 +300,7 @@ const ROOTS: &[&str] = &[
     "blas-shim/src/lib.rs",
     "standin/src/lib.rs",
     "cli/src/main.rs",
+    "api/src/lib.rs",
     "fuzz/src/lib.rs",
     "testkit/src/lib.rs",
 ];

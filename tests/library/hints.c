@@ -266,6 +266,9 @@ int main(int argc, char **argv)
     bad(a);
 
     /* The child of a fork computes on the host. */
+    ANSWERS(semcache_evict(&A, SEMCACHE_ALL_DEVICES), SEMCACHE_OK);
+    ANSWERS(semcache_prefetch(&A, 0, &event), SEMCACHE_OK);
+    HOLDS(!with || event.number);
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {

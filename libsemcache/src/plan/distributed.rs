@@ -82,32 +82,38 @@ impl<'a> Owners<'a> {
     }
 
     fn of(&mut self, part: &Part) -> DeviceId {
-        let (row, col) = (part.row + part.rows / 2, part.col + part.cols / 2);
+        let whole = |len| (0, len);
         match self.lines {
-            None => self.output.owner(row, col),
-            Some(Side::Left) => self.line(part.col, |along| (along, col)),
-            Some(Side::Right) => self.line(part.row, |along| (row, along)),
+            None => {
+                let (row, col) = (part.row + part.rows / 2, part.col + part.cols / 2);
+                self.output.owner(row, col)
+            }
+            Some(Side::Left) => {
+                let cols = (part.col, part.cols);
+                self.line(part.col, whole(self.extents.0), cols)
+            }
+            Some(Side::Right) => {
+                let rows = (part.row, part.rows);
+                self.line(part.row, rows, whole(self.extents.1))
+            }
         }
     }
 
-    /// The device of a line of tiles: of the owners of its blocks the one that has fewest lines so far.
-    fn line(&mut self, first: usize, at: impl Fn(usize) -> (usize, usize)) -> DeviceId {
-        if let Some(&known) = self.known.get(&first) {
+    /// The device of a line of tiles with these rows and columns (the first, and their number): of the owners of its blocks the one that
+    /// has fewest lines so far.
+    fn line(&mut self, line: usize, rows: (usize, usize), cols: (usize, usize)) -> DeviceId {
+        if let Some(&known) = self.known.get(&line) {
             return known;
         }
-        let (rows, cols) = self.output.of.block();
-        let (len, step) = match self.lines {
-            Some(Side::Right) => (self.extents.1, cols),
-            _ => (self.extents.0, rows),
-        };
-        let owners = (0..len).step_by(step).map(|along| {
-            let (row, col) = at(along);
-            self.output.owner(row, col)
-        });
+        let block = self.output.of.block();
+        let along = |(first, len): (usize, usize), step: usize| (first..first + len).step_by(step);
+        let each =
+            along(cols, block.1).flat_map(|col| along(rows, block.0).map(move |row| (row, col)));
+        let owners = each.map(|(row, col)| self.output.owner(row, col));
         let least = owners.min_by_key(|d| self.load[d.index()]);
         let device = least.unwrap_or(DeviceId(0));
         self.load[device.index()] += 1;
-        self.known.insert(first, device);
+        self.known.insert(line, device);
         device
     }
 }

@@ -87,10 +87,17 @@ fn lines_of_a_solution_go_to_all_devices() {
         row: 0,
         col: 0,
     };
-    let plan = distributed(&p, &Resources::new(4, 8, PLENTY), &output).expect("a plan");
-    check(&p, &plan, 4);
-    for device in 0..4 {
-        let of = plan.tasks.iter().filter(|t| t.device.index() == device);
-        assert_eq!(of.count() * 4, plan.tasks.len());
+    // A line as wide as a block, and as wide as two.
+    for tile in [8, 16] {
+        let machine = Resources {
+            fixed: true,
+            ..Resources::new(4, tile, PLENTY)
+        };
+        let plan = distributed(&p, &machine, &output).expect("a plan");
+        check(&p, &plan, 4);
+        for device in 0..4 {
+            let of = plan.tasks.iter().filter(|t| t.device.index() == device);
+            assert_eq!(of.count() * 4, plan.tasks.len());
+        }
     }
 }

@@ -1,0 +1,12 @@
+//! A result cannot be read before the scope has ended.
+use semcache_api::{Error, Transpose, View, ViewMut, scope};
+
+fn main() -> Result<(), Error> {
+    let (a, mut c) = (vec![1.0; 4], vec![0.0; 4]);
+    scope(|s| {
+        let input = View::new(&a, 2, 2, 2)?;
+        s.gemm(Transpose::No, Transpose::No, 1.0, input, input, 0.0, ViewMut::new(&mut c, 2, 2, 2)?)?;
+        println!("{}", c[0]);
+        Ok(())
+    })
+}
