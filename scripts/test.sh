@@ -53,7 +53,7 @@ step 1 format
 step 30 clippy
 step 10 documentation
 step 250 cargo_test
-[ $# = 0 ] || step 60 api_features
+[ $# = 0 ] || step 200 api_features
 [ $# = 0 ] || step 30 loom
 [ $# = 0 ] || step 15 oracle_userfaultfd
 step 60 build
