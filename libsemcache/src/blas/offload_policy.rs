@@ -1,7 +1,7 @@
 //! The offload policy: the user's choice, the rates of host and devices, and what was learned from earlier calls.
 //! `offload` decides by it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::call::Call;
@@ -53,7 +53,7 @@ pub struct Policy {
     tilings: Mutex<Tilings>,
     /// What is known of calls that the program makes again.
     pub(super) sites: Sites,
-    pub(super) kernel_loads: Arc<KernelLoads>,
+    pub(super) kernel_loads: KernelLoads,
     without: Without,
     /// The clock of A/B probes starts here.
     began: Instant,

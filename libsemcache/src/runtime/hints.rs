@@ -19,7 +19,7 @@ use crate::blas::told::{self, Expected, Told};
 use crate::cache::{Cache, Residency, names};
 use crate::hints::Status;
 use crate::hints::event::{Events, Progress};
-use crate::hints::jobs::Queued;
+use crate::hints::jobs::{self, Queued};
 use crate::hints::request::Target;
 use crate::hints::view::View;
 use crate::host;
@@ -139,7 +139,7 @@ where
         let _underway = Underway::begin().ok_or(Status::NoDevice)?;
         request(&target, cache)
     };
-    Ok(event_of(requests::queue().add(Box::new(work))?))
+    Ok(event_of(jobs::add(requests::queue(), work)?))
 }
 
 /// A new event.
