@@ -6,6 +6,12 @@
  *   hints prefetch N REPS                a product with cold operands behind host work that takes as long as sending them, with and
  *                                        without semcache_prefetch before that work
  *   hints overlap N REPS                 TRSM, host work, GEMM on its result, host work; with and without an asynchronous section
+ *   hints cpu N REPS                     the CPU reads a result of order N that a device has, by columns and by rows of 64 columns, with and
+ *                                        without semcache_read_cpu; behind host work, with and without semcache_coherent; and changes an
+ *                                        input that a device holds, with and without semcache_write_cpu
+ *   hints memory N REPS                  a product with a matrix that is used again and again, between products that take all other
+ *                                        memory (SEMCACHE_MEMORY for five matrices of order N), with and without semcache_pin, and with
+ *                                        semcache_evict of what is used no more
  *   hints cost N REPS                    products of order N in a loop on resident operands, with and without hints before each
  */
 #include <pthread.h>
@@ -230,6 +236,100 @@ static void overlap(int n, int reps)
            middle(plain, reps), middle(hinted, reps));
 }
 
+static double sum_by_columns(const double *a, int n)
+{
+    double s = 0;
+    for (size_t i = 0; i < (size_t)n * n; i += 8)
+        s += a[i];
+    return s;
+}
+
+/* One row after the other of 64 columns that lie far apart, so that read-ahead follows no order. */
+static double sum_by_rows(const double *a, int n)
+{
+    double s = 0;
+    int apart = n / 64;
+    for (int i = 0; i < n; i += 8)
+        for (int j = 0; j < 64; j++)
+            s += a[i + (size_t)(j * 37 % 64) * apart * n];
+    return s;
+}
+
+enum { READ_COLUMNS, READ_ROWS, READ_LATER, WRITE_INPUT, KINDS };
+
+static void cpu(int n, int reps)
+{
+    double *a = matrix(n), *b = matrix(n), *c = matrix(n), s[KINDS][2][256];
+    semcache_matrix va = view(a, n), vc = view(c, n);
+    done(semcache_prefetch(&va, 0, NULL), "prefetch");
+    for (int r = -2; r < reps; r++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int hint = 0; hint < 2; hint++) {
+                semcache_event event = {0};
+                product(a, b, c, n);
+                double start = now();
+                if (kind == READ_LATER) {
+                    if (hint)
+                        done(semcache_coherent(&vc, &event), "coherent");
+                    host_work(0.02);
+                    done(semcache_wait(&event), "wait");
+                }
+                if (kind == WRITE_INPUT) {
+                    if (hint)
+                        done(semcache_write_cpu(&va), "write_cpu");
+                    for (size_t i = 0; i < (size_t)n * n; i += 8)
+                        a[i] = pattern((int)(i % n));
+                } else {
+                    if (hint && kind != READ_LATER)
+                        done(semcache_read_cpu(&vc), "read_cpu");
+                    sink = kind == READ_ROWS ? sum_by_rows(c, n) : sum_by_columns(c, n);
+                }
+                if (r >= 0)
+                    s[kind][hint][r] = now() - start;
+            }
+    static const char *const names[KINDS] = {"read_columns", "read_rows", "read_later", "write_input"};
+    printf("{\"mode\":\"cpu\",\"n\":%d", n);
+    for (int kind = 0; kind < KINDS; kind++)
+        printf(",\"%s_s\":%.6f,\"%s_hinted_s\":%.6f", names[kind], middle(s[kind][0], reps), names[kind], middle(s[kind][1], reps));
+    printf("}\n");
+}
+
+static void memory(int n, int reps)
+{
+    double *a = matrix(n), *b = matrix(n), *c = matrix(n), *others[4], s[3][256];
+    semcache_matrix va = view(a, n);
+    double moved[3] = {0};
+    for (int i = 0; i < 4; i++)
+        others[i] = matrix(n);
+    done(semcache_prefetch(&va, 0, NULL), "prefetch");
+    for (int hint = 0; hint < 3; hint++) {
+        if (hint == 1)
+            done(semcache_pin(&va, 0, NULL), "pin");
+        for (int r = -2; r < reps; r++) {
+            semcache_statistics before = count();
+            double start = now();
+            product(others[0], others[1], others[2], n);
+            product(others[1], others[2], others[3], n);
+            if (hint == 2)
+                for (int i = 0; i < 4; i++) {
+                    semcache_matrix v = view(others[i], n);
+                    done(semcache_evict(&v, 0), "evict");
+                }
+            product(a, b, c, n);
+            if (r >= 0) {
+                semcache_statistics after = count();
+                s[hint][r] = now() - start;
+                moved[hint] += (double)(after.h2d - before.h2d + after.d2h - before.d2h) / reps;
+            }
+        }
+        if (hint == 1)
+            done(semcache_unpin(&va), "unpin");
+    }
+    printf("{\"mode\":\"memory\",\"n\":%d,\"plain_s\":%.6f,\"pinned_s\":%.6f,\"evicted_s\":%.6f,\"plain_bytes\":%.0f,\"pinned_bytes\":%.0f,"
+           "\"evicted_bytes\":%.0f}\n",
+           n, middle(s[0], reps), middle(s[1], reps), middle(s[2], reps), moved[0], moved[1], moved[2]);
+}
+
 static void cost(int n, int reps)
 {
     double *a = matrix(n), *b = matrix(n), *c = matrix(n), s[5][256];
@@ -282,9 +382,13 @@ int main(int argc, char **argv)
         prefetch(atoi(argv[2]), atoi(argv[3]));
     else if (argc == 4 && !strcmp(mode, "overlap"))
         overlap(atoi(argv[2]), atoi(argv[3]));
+    else if (argc == 4 && !strcmp(mode, "cpu"))
+        cpu(atoi(argv[2]), atoi(argv[3]));
+    else if (argc == 4 && !strcmp(mode, "memory"))
+        memory(atoi(argv[2]), atoi(argv[3]));
     else if (argc == 4 && !strcmp(mode, "cost"))
         cost(atoi(argv[2]), atoi(argv[3]));
     else
-        die("usage: hints placed ROUTINE N BLOCK REPS | prefetch N REPS | overlap N REPS | cost N REPS");
+        die("usage: hints placed ROUTINE N BLOCK REPS | prefetch N REPS | overlap N REPS | cpu N REPS | memory N REPS | cost N REPS");
     return 0;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What hints of semcache.h are worth, on GPUs, in a folder that `gpu-bench.sh build` made.
 
-    hints.py OUT [--gpus 1,4] [--n 32768] [--block 2048] [--rounds 3] [--budget SECONDS] [--modes placed,prefetch,overlap,cost]
+    hints.py OUT [--gpus 1,4] [--n 32768] [--block 2048] [--rounds 3] [--budget SECONDS] [--modes placed,prefetch,...]
 
 OUT/hints.jsonl has a line per run (bench/hints.c says of what), OUT/hints.md the tables: medians of the rounds, and their spread.
 *placed* compares calls on block-cyclic operands on several GPUs with calls on operands that lie on one. SEMCACHE_* of the caller hold;
@@ -87,6 +87,31 @@ def overlap(o):
     return lines
 
 
+def cpu(o):
+    lines = ["## The CPU's part", "", "Seconds in which the CPU reads a result that a device has, or changes an input that it holds.", "",
+             "| n | what | plain | with the hint |", "|---|---|---|---|"]
+    what = {"read_columns": "reads all, read_cpu", "read_rows": "reads 64 columns row by row, read_cpu",
+            "read_later": "reads all after 20 ms of other work (included), coherent", "write_input": "changes an input, write_cpu"}
+    for n in (4096, 8192):
+        runs = [run(o, 1, ["cpu", n, 9]) for _ in range(o.rounds)]
+        for key, text in what.items():
+            lines.append(f"| {n} | {text} | {spread([r[f'{key}_s'] for r in runs])} | {spread([r[f'{key}_hinted_s'] for r in runs])} |")
+    return lines
+
+
+def memory(o):
+    n = 4096
+    os.environ["SEMCACHE_MEMORY"] = str(5 * n * n * 8 + (8 << 20))
+    runs = [run(o, 1, ["memory", n, 9]) for _ in range(o.rounds)]
+    del os.environ["SEMCACHE_MEMORY"]
+    lines = ["## Memory for five of seven matrices", "", f"Three products of order {n} in turn, of which the third uses a matrix again.", "",
+             "| | s | MB moved |", "|---|---|---|"]
+    for key, text in (("plain", "without hints"), ("pinned", "that matrix is pinned"), ("evicted", "the others are evicted after their use")):
+        moved = statistics.median(r[f"{key}_bytes"] for r in runs) / 1e6
+        lines.append(f"| {text} | {spread([r[f'{key}_s'] for r in runs])} | {moved:.0f} |")
+    return lines
+
+
 def cost(o):
     lines = ["## What hints cost", "", "Products in a row on resident operands, with hints before each, over the same without (wanted: at most 1.02).",
              "", "| n | without, s per call | two asynchronous prefetches | a section for each | one section | a range |", "|---|---|---|---|---|---|"]
@@ -106,7 +131,7 @@ def main():
     p.add_argument("--block", default=2048, type=int, help="their blocks (2048)")
     p.add_argument("--rounds", default=3, type=int, help="processes for each line (3)")
     p.add_argument("--budget", default=400, type=float, help="seconds in all (400)")
-    p.add_argument("--modes", default="placed,prefetch,overlap,cost", type=lambda text: text.split(","))
+    p.add_argument("--modes", default="placed,prefetch,overlap,cpu,memory,cost", type=lambda text: text.split(","))
     o = p.parse_args()
     os.makedirs(o.out, exist_ok=True)
     unpack()
