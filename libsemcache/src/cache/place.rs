@@ -475,6 +475,68 @@ mod tests {
         placed(&[5], [4, 4]);
     }
 
+    /// Which of three blocks have a replica, of which the memory holds two and a fourth one.
+    fn left(cache: &Cache, order: impl FnOnce(&Cache, [AllocId; 3])) -> [bool; 3] {
+        const SIZE: usize = 1 << 18;
+        let view = Rect::interval(0, SIZE);
+        let block = |base: usize| Use {
+            id: cache.add_transient(base, SIZE),
+            base,
+            view,
+            footprint: view,
+            access: Intent::Read,
+            touched: Vec::new(),
+            size: 8,
+            step: 1,
+        };
+        let [a, b, c, d] = [1, 2, 3, 4].map(|at| block(at << 20));
+        let place = |operand: &Use| {
+            let mut state = cache.lock();
+            let operands = std::slice::from_ref(operand);
+            let room = Room::Whole { flat: true };
+            cache
+                .place_all(&mut state, DeviceId(0), operands, room)
+                .unwrap();
+        };
+        [&a, &b, &c].into_iter().for_each(place);
+        order(cache, [a.id, b.id, c.id]);
+        place(&d);
+        let state = cache.lock();
+        [&a, &b, &c].map(|u| !state.entries[&u.id].stores.is_empty())
+    }
+
+    #[test]
+    fn what_is_kept_or_held_leaves_last() {
+        let view = Rect::interval(0, 1 << 18);
+        let memory = 3 << 18;
+        assert_eq!(left(&cache(memory), |_, _| {}), [false, true, true]);
+        let kept = left(&cache(memory), |cache, [a, ..]| {
+            cache.keep(a, &view, None, true);
+        });
+        assert_eq!(kept, [true, false, true]);
+        let no_longer = left(&cache(memory), |cache, [a, ..]| {
+            cache.keep(a, &view, Some(DeviceId(0)), true);
+            cache.keep(a, &view, None, false);
+        });
+        assert_eq!(no_longer, [false, true, true]);
+        // All are kept: the one that was used longest ago leaves all the same.
+        let all = left(&cache(memory), |cache, all| {
+            all.iter().for_each(|id| cache.keep(*id, &view, None, true));
+        });
+        assert_eq!(all, [false, true, true]);
+        let held = left(&cache(memory), |cache, [a, b, _]| {
+            let mut state = cache.lock();
+            for id in [a, b] {
+                let stores = state.entries[&id].stores.values();
+                let ranges: Vec<_> = stores.map(|s| s.range).collect();
+                ranges
+                    .into_iter()
+                    .for_each(|range| state.pools[0].hold(range));
+            }
+        });
+        assert_eq!(held, [true, true, false]);
+    }
+
     /// Returns the number of replicas of a block of `extent` bytes after `views` were placed, and whether the last view
     /// is in a mirror of the whole block.
     fn after(memory: usize, extent: usize, views: impl Iterator<Item = Rect>) -> (usize, bool) {
