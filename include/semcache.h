@@ -66,7 +66,8 @@ enum {
     SEMCACHE_COLUMNS = 2, /* one share of the columns for each device */
     SEMCACHE_BLOCKS = 3,  /* one block for each device of a grid of p x q */
     SEMCACHE_CYCLIC = 4,  /* blocks of mb x nb; block (i, j) belongs to device (i % p) * q + j % q */
-    SEMCACHE_OWNERS = 5   /* blocks of mb x nb; `owner` says which device each belongs to, and is called before the function returns */
+    SEMCACHE_OWNERS = 5   /* blocks of mb x nb; `owner` says which device each belongs to. It is called before the function returns, on the
+                           * same thread, and must return (no exception) */
 };
 
 typedef struct semcache_distribution {
@@ -315,7 +316,9 @@ static inline int semcache_unpin(const semcache_matrix *matrix)
     return SEMCACHE_HAS(library, pin) ? library->pin(matrix, SEMCACHE_ALL_DEVICES, 0, NULL) : SEMCACHE_ABSENT;
 }
 
-/* A kernel of the program is about to read the matrix on a device: where its newest bytes are there, for as long as it is held. */
+/* A kernel of the program is about to read the matrix on a device: where its newest bytes are there. Until semcache_release_gpu the device
+ * memory is used for nothing else, and neither the CPU nor a BLAS call may change the matrix. In `context` the driver must not be given
+ * host memory of matrices (cuMemcpyHtoD and the like): their pages may be inaccessible, or out of date. */
 static inline int semcache_read_gpu(const semcache_matrix *matrix, int device, semcache_device_matrix *found)
 {
     const semcache_interface *library = semcache_library();

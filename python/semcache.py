@@ -83,7 +83,13 @@ class Distribution(ctypes.Structure):
     @classmethod
     def owners(cls, mb, nb, owner):
         """Blocks of mb x nb; `owner(i, j)` says which device each belongs to."""
-        return cls(5, mb=mb, nb=nb, owner=cls._OWNER(lambda i, j, user: owner(i, j)))
+        def asked(i, j, _user):
+            try:
+                return owner(i, j)
+            except Exception:  # pylint: disable=broad-except
+                return -1      # No device: the distribution is refused.
+
+        return cls(5, mb=mb, nb=nb, owner=cls._OWNER(asked))
 
 
 class _DeviceMatrix(ctypes.Structure):
@@ -234,14 +240,28 @@ def unpin(array):
     return _call("pin", ctypes.byref(_view(array)), ALL_DEVICES, 0, None)
 
 
-@contextlib.contextmanager
-def section():
-    """Products of this thread in the `with` block return once they are queued; its end waits for them."""
-    _call("section", 1, None)
-    try:
-        yield
-    finally:
-        _call("section", 0, None)
+class section:  # pylint: disable=invalid-name
+    """Products of this thread in the `with` block return once they are queued. Its end waits for them, or, with `wait=False`, leaves that to
+    the section's `wait()` and `test()`, which are those of an `Event`."""
+
+    def __init__(self, wait=True):
+        self._waits, self._event = wait, Event(Status.OK, ctypes.c_uint64(0))
+
+    def __enter__(self):
+        _call("section", 1, None)
+        return self
+
+    def __exit__(self, *_):
+        number = ctypes.c_uint64(0)
+        self._event = Event(_call("section", 0, None if self._waits else ctypes.byref(number)), number)
+
+    def wait(self):
+        """Returns when the products of the section are complete."""
+        return self._event.wait()
+
+    def test(self):
+        """As `wait`, but returns `Status.PENDING` at once if they are not."""
+        return self._event.test()
 
 
 @contextlib.contextmanager
@@ -268,13 +288,13 @@ def write_gpu(array, device=0):
 
 def name(array, text):
     """Names an array in messages and traces; `None` takes the name away."""
-    return _call("name", ctypes.byref(_view(array)), None if text is None else str(text).encode())
+    return _call("name", ctypes.byref(_view(array)), None if text is None else str(text).encode(errors="replace"))
 
 
 @contextlib.contextmanager
 def range(text):  # pylint: disable=redefined-builtin
     """A range of this thread in the trace, for the `with` block."""
-    _call("range", str(text).encode())
+    _call("range", str(text).encode(errors="replace"))
     try:
         yield
     finally:

@@ -367,8 +367,12 @@ fn owners(view: &View, of: &Distribution, devices: usize) -> Result<Option<Owner
     let dealt = |i: usize, j: usize| Some(i % p * q + j % q);
     let asked = |i: usize, j: usize| {
         let (i, j) = (i64::try_from(i).ok()?, i64::try_from(j).ok()?);
+        // A cancellation of the thread must not unwind from the program's code through the library.
+        let cancellation = cancel::disabled();
         // SAFETY: the program passes a function of this type.
-        let owner = unsafe { of.owner?(i, j, of.user) };
+        let owner = of.owner.map(|owner| unsafe { owner(i, j, of.user) });
+        cancellation.restore();
+        let owner = owner?;
         usize::try_from(owner).ok()
     };
     let owner = |i, j| {

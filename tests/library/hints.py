@@ -77,11 +77,17 @@ for of in (D.block_cyclic(64, 64), D.rows(), D.columns(), D.blocks(), D.owners(1
     print("distributed", int(c.sum()))
 answers(semcache.distribute(c, D.block_cyclic(0, 1)).wait(), Status.INVALID)
 answers(semcache.distribute(c, D.owners(9, 9, lambda i, j: -1)).status, Status.INVALID)
+answers(semcache.distribute(c, D.owners(9, 9, lambda i, j: 1 // 0)).status, Status.INVALID)
 with semcache.section():
     with semcache.range("two products"):
         d = a @ c
         np.matmul(d, b, out=c)
 print("section", int(d.sum()), int(c.sum()))
+with semcache.section(wait=False) as begun:
+    np.matmul(a, b, out=d)
+answers(begun.wait())
+answers(begun.test())
+print("section", int(d.sum()))
 answers(semcache.pin(a, 0).wait())
 print("pinned", int((a @ b).sum()))
 answers(semcache.unpin(a))

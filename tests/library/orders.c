@@ -270,11 +270,11 @@ static void pins(double *a, double *b, double *c)
     ANSWERS(semcache_wait(&event), SEMCACHE_OK);
 }
 
-/* What a kernel of the program would do: doubles a matrix on a device. */
-static void doubled_there(const semcache_device_matrix *at)
+/* What a kernel of the program would do: doubles columns of a matrix on a device. */
+static void doubled_columns(const semcache_device_matrix *at, int columns)
 {
     if (!at->context) {
-        for (int j = 0; j < N; j++)
+        for (int j = 0; j < columns; j++)
             for (int i = 0; i < N; i++)
                 ((double *)(uintptr_t)at->address)[i + j * at->ld] *= 2;
         return;
@@ -289,7 +289,7 @@ static void doubled_there(const semcache_device_matrix *at)
     double column[N];
     void *popped;
     HOLDS(push(at->context) == 0);
-    for (int j = 0; j < N; j++) {
+    for (int j = 0; j < columns; j++) {
         uint64_t from = at->address + (uint64_t)(j * at->ld) * sizeof(double);
         HOLDS(out(column, from, sizeof column) == 0);
         for (int i = 0; i < N; i++)
@@ -306,7 +306,7 @@ static void doubled(double *a)
     at.size = sizeof at;
     int status = semcache_write_gpu(&m, 0, &at);
     if (status == SEMCACHE_OK) {
-        doubled_there(&at);
+        doubled_columns(&at, N);
         ANSWERS(semcache_release_gpu(&at), SEMCACHE_OK);
         ANSWERS(semcache_release_gpu(&at), SEMCACHE_INVALID);
         return;
@@ -315,6 +315,59 @@ static void doubled(double *a)
     for (int j = 0; j < N; j++)
         for (int i = 0; i < N; i++)
             a[i + j * LD] *= 2;
+}
+
+/* A kernel changes one half of the matrix, then the program does something that writes back what is there, then the other half. */
+static void interrupted(int how)
+{
+    enum { ROOM = N * LD + 700 };
+    double *block = (double *)malloc(2 * ROOM * sizeof *block), *a = block + 300, *beside = block + ROOM;
+    for (int i = 0; i < 2 * ROOM; i++)
+        block[i] = (double)(i % 13 - 6);
+    semcache_matrix m = view(a), halves[2];
+    semcache_device_matrix at;
+    double seen = 0;
+    halves[0] = semcache_view(a, N, N / 2, LD, sizeof *a);
+    halves[1] = semcache_view(a + N / 2 * LD, N, N / 2, LD, sizeof *a);
+    at.size = sizeof at;
+    ANSWERS(semcache_write_gpu(&m, 0, &at), SEMCACHE_OK);
+    for (int half = 0; half < 2; half++) {
+        semcache_device_matrix there = at;
+        if (with) {
+            there.address += (uint64_t)(half * (N / 2) * at.ld) * sizeof(double);
+            doubled_columns(&there, N / 2);
+        } else {
+            for (int j = 0; j < N / 2; j++)
+                for (int i = 0; i < N; i++)
+                    a[half * (N / 2) * LD + i + j * LD] *= 2;
+        }
+        if (half)
+            break;
+        switch (how) {
+        case 0: beside[0] += 1; block[0] += 1; break;
+        case 1: seen = beside[0] + block[299]; break;
+        case 2: {
+            fflush(stdout);
+            pid_t child = fork();
+            if (!child)
+                _exit(0);
+            HOLDS(waitpid(child, NULL, 0) == child);
+            break;
+        }
+        case 3: ANSWERS(semcache_coherent(&halves[0], NULL), SEMCACHE_OK); break;
+        case 4: ANSWERS(semcache_evict(&halves[1], SEMCACHE_ALL_DEVICES), SEMCACHE_OK); break;
+        case 5: ANSWERS(semcache_read_cpu(&halves[1]), SEMCACHE_OK); break;
+        default: ANSWERS(semcache_write_cpu(&halves[1]), SEMCACHE_OK); break;
+        }
+    }
+    if (with)
+        ANSWERS(semcache_release_gpu(&at), SEMCACHE_OK);
+    for (int j = 0; j < N; j++)
+        for (int i = 0; i < N; i++)
+            HOLDS(a[i + j * LD] == 2.0 * ((300 + i + j * LD) % 13 - 6));
+    show("interrupted kernel", a);
+    printf("beside %.0f %.0f\n", beside[0] + block[0], seen);
+    free(block);
 }
 
 static void kernels(double *a, double *b, double *c)
@@ -354,6 +407,8 @@ static void kernels(double *a, double *b, double *c)
     ANSWERS(semcache_release_gpu(&at), SEMCACHE_OK);
     ANSWERS(semcache_release_gpu(&again), SEMCACHE_OK);
     free(d);
+    for (int how = 0; how < 7; how++)
+        interrupted(how);
     at.size = 8;
     ANSWERS(semcache_read_gpu(&m, 0, &at), SEMCACHE_INVALID);
     at.size = sizeof at;
@@ -454,7 +509,10 @@ int main(int argc, char **argv)
         ANSWERS(semcache_pin(&m, 0, NULL), SEMCACHE_NO_DEVICE);
         ANSWERS(semcache_distribute(&m, &of, NULL), SEMCACHE_NO_DEVICE);
         ANSWERS(semcache_write_gpu(&m, 0, &at), SEMCACHE_NO_DEVICE);
-        ANSWERS(semcache_begin(), SEMCACHE_OK);
+        ANSWERS(semcache_begin(), SEMCACHE_NO_DEVICE);
+        ANSWERS(semcache_end(NULL), SEMCACHE_NO_DEVICE);
+        ANSWERS(semcache_name(&m, "child"), SEMCACHE_NO_DEVICE);
+        ANSWERS(semcache_range_begin("child"), SEMCACHE_NO_DEVICE);
         all(a, b, c, unit);
         show("child", c);
         fflush(stdout);

@@ -17,7 +17,7 @@ pub struct Distribution {
 }
 
 /// The most blocks of a distribution.
-pub const MOST_BLOCKS: usize = 1 << 20;
+pub const MOST_BLOCKS: usize = 1 << 16;
 
 /// A block of a distributed matrix: its first row and column, its extents, and its owner.
 pub type Owned = ((usize, usize), (usize, usize), DeviceId);
@@ -155,7 +155,7 @@ mod tests {
         let zero = |_, _| Some(DeviceId(0));
         assert!(Distribution::new((0, 5), (1, 1), zero).is_none());
         assert!(Distribution::new((5, 5), (0, 1), zero).is_none());
-        assert!(Distribution::new((1 << 20, 2), (1, 1), zero).is_none());
+        assert!(Distribution::new((1 << 16, 2), (1, 1), zero).is_none());
         assert!(Distribution::new((5, 5), (2, 2), |i, _| (i < 2).then_some(DeviceId(0))).is_none());
     }
 

@@ -257,8 +257,10 @@ impl Issue {
         let (carried, landed) = ended?;
         if !matches!(carried, Carried::Rest(_)) {
             let placed = &operands.placed;
-            for written in placed.iter().filter(|u| u.access != Access::Read) {
-                section::writes(written.id, written.view.span());
+            // Results in memory of unknown lifetime are complete.
+            let kept = |u: &&Use| u.access != Access::Read && !crate::cache::is_transient(u.id);
+            for written in placed.iter().filter(kept) {
+                section::writes(written.id, written.view.span(), &|id| cache.knows(id));
             }
             let excess = predicted.zip(largest(placed)).map(|(predicted, id)| {
                 let excess_s = predicted.excess_s();

@@ -196,7 +196,7 @@ impl Known<'_> {
         self.place.set_writes_back(writes_back);
         let written = note_of.resident.written();
         if let Some(id) = written {
-            section::writes(id, Interval::new(0, usize::MAX));
+            section::writes(id, Interval::new(0, usize::MAX), &|id| cache.knows(id));
         }
         let result = note_of
             .blocks

@@ -134,8 +134,8 @@ pub fn run(
             .ok_or(WhyHost::OutOfMemory)
             .and_then(|(plan, on, seconds)| {
                 // The time of a batch is no measurement of any of its products, so a batch has no prediction error; neither has a call
+                // that loads its kernels, or whose tiles are computed where the program wants them.
                 let first = policy.kernel_loads.is_first_run(&item.problem, &on);
-                // one whose tiles are computed where the program wants them, or that loads its kernels.
                 let ordered = spread.distributed.is_some();
                 let predicted = (!group.is_batch() && !first && !ordered).then_some(Predicted {
                     watch,

@@ -59,14 +59,33 @@ pub fn end() -> Result<Results, NoSection> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoSection;
 
-/// A call of this thread writes these bytes of a block.
-pub(super) fn writes(id: AllocId, span: Interval) {
+/// From this number of blocks on, those that no longer exist are left out whenever the number has doubled.
+const MANY: usize = 1024;
+
+/// A call of this thread writes these bytes of a block. `exists` says whether a block still does.
+pub(super) fn writes(id: AllocId, span: Interval, exists: &dyn Fn(AllocId) -> bool) {
     let (number, depth) = OPEN.get();
-    if depth > 0
-        && let Some(results) = sections().1.get_mut(&number)
-    {
+    if depth == 0 {
+        return;
+    }
+    let grown = {
+        let mut sections = sections();
+        let Some(results) = sections.1.get_mut(&number) else {
+            return;
+        };
+        let before = results.len();
         let all = results.entry(id).or_insert(span);
         *all = all.around(span);
+        let grown = results.len() > before && results.len() >= MANY;
+        (grown && results.len().is_power_of_two())
+            .then(|| results.keys().copied().collect::<Vec<_>>())
+    };
+    // The cache has a lock of its own.
+    if let Some(all) = grown {
+        let gone: Vec<AllocId> = all.into_iter().filter(|id| !exists(*id)).collect();
+        if let Some(results) = sections().1.get_mut(&number) {
+            gone.iter().for_each(|id| _ = results.remove(id));
+        }
     }
 }
 
@@ -79,10 +98,11 @@ mod tests {
         assert_eq!(end().unwrap_err(), NoSection);
         assert!(!is_open());
         begin();
-        writes(AllocId(7), Interval::new(0, 10));
+        let all = |_| true;
+        writes(AllocId(7), Interval::new(0, 10), &all);
         begin();
-        writes(AllocId(7), Interval::new(100, 110));
-        writes(AllocId(8), Interval::new(5, 6));
+        writes(AllocId(7), Interval::new(100, 110), &all);
+        writes(AllocId(8), Interval::new(5, 6), &all);
         assert!(end().expect("a section").is_empty() && is_open());
         let results = end().expect("a section");
         let expected = [
@@ -91,7 +111,17 @@ mod tests {
         ];
         assert_eq!(results.into_iter().collect::<Vec<_>>(), expected);
         assert!(!is_open());
-        writes(AllocId(7), Interval::new(0, 10));
-        assert!(sections().1.values().all(Results::is_empty));
+        writes(AllocId(7), Interval::new(0, 10), &all);
+    }
+
+    #[test]
+    fn blocks_that_have_gone_are_left_out_in_time() {
+        begin();
+        for i in 0..100_000 {
+            let last = AllocId(i);
+            writes(last, Interval::new(0, 1), &|id| id.0 + 10 > last.0);
+        }
+        let results = end().expect("a section");
+        assert!(results.len() < 2 * MANY && results.contains_key(&AllocId(99_999)));
     }
 }

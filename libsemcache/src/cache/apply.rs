@@ -213,7 +213,8 @@ impl Cache {
     }
 
     fn invalid(&self, e: &mut Entry, replica: ReplicaId, rect: &Rect) {
-        if let Some(s) = e.stores.get_mut(&replica) {
+        // Bytes that kernels of the program may be changing become the newest when they are released.
+        if let Some(s) = e.stores.get_mut(&replica).filter(|s| s.held == 0) {
             Engine {
                 backend: self.backend,
             }

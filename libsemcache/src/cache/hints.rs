@@ -12,11 +12,13 @@ use super::orders::{Layout, Orders};
 use super::place::tile_bytes;
 use super::room::Room;
 use super::task::{Use, store};
-use super::{Cache, CacheError, State};
+use super::{Cache, CacheError, State, TRANSIENT_BASE, is_transient};
 use crate::base::distribution::{Distributed, Distribution};
 use crate::base::{Access, AllocId, DeviceId, Intent, Interval, Rect, ReplicaId};
 use crate::device::api::Operand;
 use crate::directory::Event;
+use crate::transfer::ops::Ops;
+use crate::transfer::pool::Range;
 use crate::transfer::{Deps, Pool, Store};
 
 /// What a request has queued.
@@ -37,6 +39,15 @@ pub struct Held {
     pub at: Operand,
     /// Complete when the kernel may begin.
     pub queued: Queued,
+}
+
+/// What the caller has to wait for after a release ([`Cache::arrive`]), and what it has to end then ([`Cache::finish_transient`]).
+#[derive(Debug, Default)]
+pub struct Released {
+    /// Write-backs to pages that are never protected.
+    pub pending: PendingCopies,
+    /// An entry that was made for them.
+    pub transient: Option<AllocId>,
 }
 
 impl Cache {
@@ -146,36 +157,133 @@ impl Cache {
             let replica = replicas.first().ok_or(CacheError::Gone)?;
             let s = store(state, operand, *replica)?;
             s.ops.deps(&operand.view, writes, &mut queued.deps);
-            Ok((operand.located(s), s.range))
+            let held = Hold {
+                id: operand.id,
+                base: operand.base,
+                view: operand.view,
+                writes,
+                device,
+                replica: *replica,
+                rect: s.rect,
+                addr: s.range.addr,
+                pitch: s.pitch,
+                freed: false,
+            };
+            s.held += 1;
+            Ok((operand.located(s), held, s.range))
         });
         if !writes {
             self.settle_locked(state, operand.id, &operand.view, &mut queued.pending)?;
         }
-        let (at, range) = placed?;
+        let (at, hold, range) = placed?;
         state.pools[device.index()].hold(range);
-        let number = state.holds.add(Hold {
-            id: operand.id,
-            view: operand.view,
-            writes,
-            device,
-            addr: range.addr,
-        });
+        let number = state.holds.add(hold);
         Ok(Held { number, at, queued })
     }
 
-    /// The kernels of the program that used a held matrix are complete. What they wrote to pages that are never protected is written
-    /// back: the caller waits for it. `None`: nothing was held by this number.
-    pub fn release_held(&self, number: u64) -> Option<Result<PendingCopies, CacheError>> {
+    /// The kernels of the program that used a held matrix are complete. `None`: nothing was held by this number.
+    ///
+    /// What they have written becomes the newest contents of the matrix, whatever happened to the replica in between: a fault beside the
+    /// matrix, a fork or a system call may have written back what was there at that time.
+    pub fn release_held(&self, number: u64) -> Option<Result<Released, CacheError>> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let hold = state.holds.remove(number)?;
-        let mut pending = PendingCopies::default();
-        let settled = match hold.writes {
-            true => self.settle_locked(state, hold.id, &hold.view, &mut pending),
-            false => Ok(()),
+        let again = state.pools[hold.device.index()].retake(hold.addr);
+        let e = state.entries.get_mut(&hold.id);
+        if let Some(s) = e.and_then(|e| e.stores.get_mut(&hold.replica)) {
+            s.held = s.held.saturating_sub(1);
+        }
+        if !hold.writes || hold.freed {
+            if let Some((range, deps)) = again {
+                state.pools[hold.device.index()].give(range, deps);
+            }
+            return Some(Ok(Released::default()));
+        }
+        Some(self.written_by_program(state, &hold, again))
+    }
+
+    /// Steps the directory as if a kernel had just written a held matrix. `again`: its device memory, if the replica has gone.
+    fn written_by_program(
+        &self,
+        state: &mut State,
+        hold: &Hold,
+        again: Option<(Range, Deps)>,
+    ) -> Result<Released, CacheError> {
+        let device = hold.device;
+        let id = match again {
+            None => hold.id,
+            Some(_) => self.block_again(state, hold),
         };
-        state.pools[hold.device.index()].release(hold.addr);
-        Some(settled.map(|()| pending))
+        // The program may have made the block shorter.
+        let len = state.entries.get(&id).map_or(0, |e| e.block.len);
+        let (view, rect) = (within(&hold.view, len), within(&hold.rect, len));
+        let replica = match again {
+            None => hold.replica,
+            Some((range, deps)) => {
+                let e = state.entries.get_mut(&id).filter(|_| self.whole());
+                let (Some(e), Some(rect)) = (e, rect) else {
+                    state.pools[device.index()].give(range, deps);
+                    return Err(CacheError::DataLost);
+                };
+                state.next_replica += 1;
+                let replica = ReplicaId(state.next_replica);
+                let mut ops = Ops::default();
+                for &ticket in deps.tickets() {
+                    ops.push_ordered(rect, ticket);
+                }
+                e.dir.add_replica(replica, device, rect);
+                let store = Store {
+                    device,
+                    rect,
+                    range,
+                    pitch: hold.pitch,
+                    ops,
+                    stamp: state.clock,
+                    held: 0,
+                };
+                e.stores.insert(replica, store);
+                replica
+            }
+        };
+        let mut released = Released {
+            transient: is_transient(id).then_some(id),
+            ..Released::default()
+        };
+        let Some(view) = view else {
+            return Ok(released);
+        };
+        let State { entries, pools, .. } = state;
+        let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        let mut later = Vec::new();
+        let event = Event::DeviceWrite {
+            replica,
+            rect: view,
+            keep: false,
+        };
+        self.step_of_task(replica, e, pools, &event, Some(&mut later))?;
+        e.lost.remove(&view);
+        self.execute_deferred(e, &later);
+        self.settle_locked(state, id, &view, &mut released.pending)?;
+        Ok(released)
+    }
+
+    /// The block of a held matrix, or, if the cache has given up that block, an entry for its memory.
+    fn block_again(&self, state: &mut State, hold: &Hold) -> AllocId {
+        if state.entries.contains_key(&hold.id) {
+            return hold.id;
+        }
+        let end = hold.view.end().max(hold.rect.end());
+        state.clock += 1;
+        let id = AllocId(TRANSIENT_BASE + state.clock);
+        state.entries.insert(id, self.transient(id, hold.base, end));
+        id
+    }
+
+    /// Whether devices have used a block that still exists.
+    #[must_use]
+    pub fn knows(&self, id: AllocId) -> bool {
+        self.lock().entries.contains_key(&id)
     }
 
     /// What completes when kernels that calls have queued until now have written these bytes, and what was queued of their write-back.
@@ -227,8 +335,7 @@ impl Cache {
             Some(e) => {
                 let on = |d| device.is_none_or(|device| device == d);
                 let of = e.stores.iter();
-                let held = |s: &Store| state.pools[s.device.index()].holds(&s.range);
-                of.filter(|(_, s)| on(s.device) && s.rect.overlaps(rect) && !held(s))
+                of.filter(|(_, s)| on(s.device) && s.rect.overlaps(rect) && s.held == 0)
                     .map(|(&replica, s)| (replica, s.device))
                     .collect()
             }
@@ -286,4 +393,17 @@ fn room_of(state: &State, device: DeviceId, operand: &Use) -> Room<'static> {
     Room::Whole {
         flat: operand.footprint.span().len() <= half,
     }
+}
+
+/// The part of a rectangle that lies within a block of this length: all of its whole columns, or the bytes of a contiguous one.
+fn within(rect: &Rect, len: usize) -> Option<Rect> {
+    let room = len.checked_sub(rect.start).filter(|&room| room > 0)?;
+    if rect.count == 1 {
+        return Some(Rect::interval(
+            rect.start,
+            rect.start + rect.width.min(room),
+        ));
+    }
+    let columns = room.checked_sub(rect.width)? / rect.stride + 1;
+    Rect::try_new(rect.start, rect.width, rect.stride, rect.count.min(columns))
 }

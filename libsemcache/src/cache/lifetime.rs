@@ -21,7 +21,9 @@ const QUARANTINE_MAX: usize = 64;
 impl Observer for Cache {
     fn release(&self, block: Block) -> Release {
         let _blocked = SignalsBlocked::new();
-        self.release_locked(&mut self.lock(), block)
+        let mut state = self.lock();
+        state.holds.freed(block.id);
+        self.release_locked(&mut state, block)
     }
 
     fn abandon(&self, block: Block) -> Release {

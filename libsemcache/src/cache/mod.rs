@@ -347,6 +347,12 @@ impl Cache {
         let mut state = self.lock();
         state.clock += 1;
         let id = AllocId(TRANSIENT_BASE + state.clock);
+        state.entries.insert(id, self.transient(id, start, len));
+        id
+    }
+
+    /// An entry for memory of unknown lifetime.
+    fn transient(&self, id: AllocId, start: usize, len: usize) -> Entry {
         let block = Block {
             id,
             start,
@@ -356,8 +362,7 @@ impl Cache {
         };
         let dir = Allocation::new(len, self.panel, self.page, Interval::default())
             .with_links(self.links.clone());
-        state.entries.insert(id, Entry::new(block, dir));
-        id
+        Entry::new(block, dir)
     }
 
     /// Makes an entry for a block, so that operands may refer to it. Returns whether the block had none.

@@ -78,7 +78,7 @@ impl Cache {
         let mut spare = pool.capacity() / 2;
         for (&alloc, e) in &*entries {
             for (&replica, s) in e.stores.iter().filter(|(_, s)| s.device == device) {
-                if pool.holds(&s.range) {
+                if s.held > 0 {
                     continue;
                 }
                 let valid = e.dir.replica(replica).map(|r| &r.valid);
@@ -122,9 +122,8 @@ impl Cache {
     ) -> Result<(), CacheError> {
         let found = state.entries.get(&alloc).and_then(|e| {
             let mut stores = e.stores.iter();
-            let pool = &state.pools[device.index()];
             stores
-                .find(|(_, s)| s.device == device && s.rect == rect && !pool.holds(&s.range))
+                .find(|(_, s)| s.device == device && s.rect == rect && s.held == 0)
                 .map(|(&r, _)| r)
         });
         match found {
@@ -279,6 +278,7 @@ impl Cache {
                 pitch,
                 ops,
                 stamp: state.clock,
+                held: 0,
             },
         );
         Ok(Some(replica))
@@ -294,8 +294,7 @@ impl Cache {
         pinned: &[&[ReplicaId]],
     ) -> Result<bool, CacheError> {
         let whose = |a: &AllocId| of.is_none_or(|of| of == *a);
-        let pool = &state.pools[device.index()];
-        let here = |s: &Store| s.device == device && !pool.holds(&s.range);
+        let here = |s: &Store| s.device == device && s.held == 0;
         let victim = state
             .entries
             .iter()
@@ -527,11 +526,8 @@ mod tests {
         let held = left(&cache(memory), |cache, [a, b, _]| {
             let mut state = cache.lock();
             for id in [a, b] {
-                let stores = state.entries[&id].stores.values();
-                let ranges: Vec<_> = stores.map(|s| s.range).collect();
-                ranges
-                    .into_iter()
-                    .for_each(|range| state.pools[0].hold(range));
+                let e = state.entries.get_mut(&id).unwrap();
+                e.stores.values_mut().for_each(|s| s.held += 1);
             }
         });
         assert_eq!(held, [true, true, false]);

@@ -37,6 +37,7 @@ pub enum Status {
 
 impl From<CacheError> for Status {
     fn from(error: CacheError) -> Status {
+        log::debug!("a request of semcache.h: {error:?}");
         match error {
             CacheError::NoRoom => Status::NoRoom,
             CacheError::DataLost | CacheError::Device(DeviceError::Lost { .. }) => Status::Lost,

@@ -10,6 +10,7 @@ use crate::cache::hints::Held;
 use crate::cache::orders::Layout;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError, Residency};
+use crate::device::api::undelivered;
 use crate::host::{self, Block, Observer as _};
 use crate::process::ending;
 use crate::transfer::Deps;
@@ -47,6 +48,11 @@ impl Target {
         let Some(place) = view.place()? else {
             return Ok(None);
         };
+        // Results that could not be written to memory at these addresses are dropped, as before a call: the program uses them for other
+        // data now.
+        if !undelivered::none() {
+            drop(undelivered::take(&place));
+        }
         let block = cache.block_at(&place)?.ok_or(Status::Untracked)?;
         Ok(Some(Target { view: *view, block }))
     }
@@ -84,28 +90,39 @@ impl Target {
     #[must_use]
     pub fn is_on(&self, cache: &Cache, device: Option<DeviceId>) -> bool {
         let only = || (cache.backend().usable() == 1).then(|| DeviceId::at(0));
-        let ends = 2 * semcache_fault::pages::page_size();
+        let page = semcache_fault::pages::page_size();
         let held = |device: DeviceId| {
             let found = self.residency(cache).resident;
             let held = found.get(device.index()).copied().unwrap_or(0);
-            self.rect().is_ok_and(|rect| held + ends >= rect.bytes())
+            let Ok(Some(place)) = self.view.place() else {
+                return true;
+            };
+            // Bytes of the matrix on its first and last page, where these are shared.
+            let ends = (page - place.start % page) % page + place.end() % page;
+            held > 0 && held + ends >= place.bytes()
         };
         device.or_else(only).is_some_and(held)
     }
 
-    /// Orders that blocks of the matrix are computed by their owners, and sends each to its owner.
+    /// Orders that blocks of the matrix are computed by their owners, from now on; `None` ends the order.
     ///
     /// # Errors
-    /// As [`Target::prefetch`]; the order holds all the same.
-    pub fn distribute(&self, cache: &Cache, of: Option<Arc<Distribution>>) -> Result<Deps, Status> {
+    /// The memory cannot be tracked.
+    pub fn order(&self, cache: &Cache, of: Option<Arc<Distribution>>) -> Result<(), Status> {
         if !self.enter(cache) {
-            return Ok(Deps::default());
+            return Err(Status::Untracked);
         }
         let View { rows, cols, .. } = self.view;
-        cache.distribute(self.block.id, self.layout(), ((rows, cols), of.clone()));
-        let Some(of) = of else {
-            return Ok(Deps::default());
-        };
+        cache.distribute(self.block.id, self.layout(), ((rows, cols), of));
+        Ok(())
+    }
+
+    /// Sends each block of a distribution to its owner.
+    ///
+    /// # Errors
+    /// As [`Target::prefetch`].
+    pub fn send_blocks(&self, cache: &Cache, of: &Distribution) -> Result<Deps, Status> {
+        let View { rows, cols, .. } = self.view;
         let share = |device: DeviceId| {
             let owned = of.blocks().filter(|(.., owner)| *owner == device);
             let (mut from, mut to) = ((rows, cols), (0, 0));

@@ -12,6 +12,8 @@ use crate::base::{DeviceId, DeviceSet, Side, TileSize};
 
 /// Blocks longer than this are computed in tiles, so that a device can begin when a part of its operands has arrived.
 const LONGEST_TILE: usize = 2048;
+/// Tiles are not shorter than this.
+const LEAST_TILE: usize = 256;
 /// Tasks in all, if larger ones make them fewer. One thread queues the tasks of all devices: on a machine with four H100 and 64 cores 70 to
 /// 80 us each, so that calls of order 32768 in tiles of 2048 waited for that thread (bench/results/h100-x4-hints.md).
 const TASKS: usize = 1024;
@@ -52,7 +54,7 @@ pub fn distributed(problem: &Problem, machine: &Resources, output: &Distributed)
             task.device = owners.of(part);
         }
     }
-    let tasks = merge(by_device(tasks, &devices), &devices);
+    let tasks = merge(by_device(tasks, &devices)?, &devices);
     Some(Plan::of(tasks, plan.strips))
 }
 
@@ -106,9 +108,14 @@ impl<'a> Owners<'a> {
             return known;
         }
         let block = self.output.of.block();
-        let along = |(first, len): (usize, usize), step: usize| (first..first + len).step_by(step);
-        let each =
-            along(cols, block.1).flat_map(|col| along(rows, block.0).map(move |row| (row, col)));
+        // From the edge of the first block on.
+        let along = |(first, len): (usize, usize), origin: usize, step: usize| {
+            let edge = first.saturating_sub((first + origin) % step);
+            (edge..first + len).step_by(step)
+        };
+        let (row, col) = (self.output.row, self.output.col);
+        let each = along(cols, col, block.1)
+            .flat_map(|col| along(rows, row, block.0).map(move |row| (row, col)));
         let owners = each.map(|(row, col)| self.output.owner(row, col));
         let least = owners.min_by_key(|d| self.load[d.index()]);
         let device = least.unwrap_or(DeviceId(0));
@@ -118,13 +125,21 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// The tile: as long as cuts a block into equal ones, and of sums of products as much at once as makes few tasks. Lines of tiles need
-/// not follow the blocks: there are as many as give each device some.
+/// The tile: as long as cuts a block into equal ones, and of sums of products as much at once as makes few tasks. Tiles are longer than
+/// blocks of a few rows or columns. Lines of tiles need not follow the blocks: there are as many as give each device some.
 fn tile(problem: &Problem, output: &Distributed, devices: usize) -> TileSize {
-    let (rows, cols) = output.of.block();
-    let shorter = rows.min(cols);
-    let side = shorter.div_ceil(shorter.div_ceil(LONGEST_TILE));
+    let side = |block: usize, all: usize| {
+        let even = block.div_ceil(block.div_ceil(LONGEST_TILE));
+        even.max(LEAST_TILE).min(all.max(1))
+    };
     let Problem { m, n, k, .. } = *problem;
+    let (rows, cols) = output.of.block();
+    let (rows, cols) = (side(rows, m), side(cols, n));
+    let square = rows.min(cols).max(LEAST_TILE);
+    let steps = |tiles: usize, tile: usize| {
+        let steps = (TASKS / tiles.max(1)).clamp(1, k.div_ceil(tile).max(1));
+        k.div_ceil(steps).max(tile)
+    };
     match problem.routine.record().signature.cut {
         Cut::Triangular => {
             let across = if problem.form.side == Side::Left {
@@ -132,27 +147,28 @@ fn tile(problem: &Problem, output: &Distributed, devices: usize) -> TileSize {
             } else {
                 m
             };
-            let line = across.div_ceil(devices * LINES).next_multiple_of(side);
-            TileSize::square(side.max(line.min(2 * LONGEST_TILE)))
+            let line = across.div_ceil(devices * LINES).next_multiple_of(square);
+            TileSize::square(square.max(line.min(2 * LONGEST_TILE)))
         }
-        Cut::Product | Cut::RankK => {
-            let tiles = m.div_ceil(side) * n.div_ceil(side);
-            let steps = (TASKS / tiles.max(1)).clamp(1, k.div_ceil(side).max(1));
-            TileSize {
-                k: k.div_ceil(steps).max(side),
-                ..TileSize::square(side)
-            }
-        }
-        _ => TileSize::square(side),
+        Cut::Product => TileSize {
+            m: rows,
+            n: cols,
+            k: steps(m.div_ceil(rows) * n.div_ceil(cols), square),
+            strip: rows.min(cols),
+        },
+        Cut::RankK => TileSize {
+            k: steps(n.div_ceil(square).pow(2), square),
+            ..TileSize::square(square)
+        },
+        _ => TileSize::square(square),
     }
 }
 
-fn by_device(tasks: Vec<Task>, devices: &DeviceSet) -> Vec<Vec<Task>> {
+/// The tasks of each device; `None` if a task is on another one.
+fn by_device(tasks: Vec<Task>, devices: &DeviceSet) -> Option<Vec<Vec<Task>>> {
     let mut lists = vec![Vec::new(); devices.len()];
     for task in tasks {
-        if let Some(at) = devices.position(task.device) {
-            lists[at].push(task);
-        }
+        lists[devices.position(task.device)?].push(task);
     }
-    lists
+    Some(lists)
 }

@@ -106,7 +106,7 @@ fn bring_up() -> Result<(), Status> {
 pub fn prefetch(view: &View, to: i32, asynchronous: bool) -> Result<Number, Status> {
     on_device(view, asynchronous, |cache, target| {
         let to = device(cache, to)?;
-        let wanted = !target.is_on(cache, to);
+        let wanted = !asynchronous || !target.is_on(cache, to);
         Ok(wanted.then_some(move |target: &Target, cache: &Cache| target.prefetch(cache, to)))
     })
 }
@@ -243,13 +243,15 @@ pub fn event(number: Number, waits: bool) -> Result<(), Status> {
 /// # Errors
 /// [`Status::Invalid`]: the thread is in no section.
 pub fn section(begin: bool, asynchronous: bool) -> Result<Number, Status> {
+    // The child of a fork takes no lock: another thread may have held it.
+    let entered = enter()?;
     let _blocked = SignalsBlocked::new();
     if begin {
         section::begin();
         return Ok(0);
     }
     let results = section::end().map_err(|_| Status::Invalid)?;
-    let Some(entered) = enter()?.filter(|_| !results.is_empty()) else {
+    let Some(entered) = entered.filter(|_| !results.is_empty()) else {
         return Ok(0);
     };
     let cache = entered.cache;
@@ -282,15 +284,17 @@ pub fn distribute(
     of: impl FnOnce(usize) -> Result<Option<Distribution>, Status>,
     asynchronous: bool,
 ) -> Result<Number, Status> {
-    view.place()?;
+    if view.place()?.is_none() {
+        return Ok(0);
+    }
     bring_up()?;
     let devices = enter()?.ok_or(Status::NoDevice)?.cache.backend().usable();
     // Code of the program may run here: no signal is blocked.
     let of = of(devices)?.map(Arc::new);
-    on_device(view, asynchronous, |_, _| {
-        Ok(Some(move |target: &Target, cache: &Cache| {
-            target.distribute(cache, of)
-        }))
+    on_device(view, asynchronous, |cache, target| {
+        // The order holds from now on; what takes long is to send the blocks.
+        target.order(cache, of.clone())?;
+        Ok(of.map(|of| move |target: &Target, cache: &Cache| target.send_blocks(cache, &of)))
     })
 }
 
@@ -303,12 +307,11 @@ pub fn pin(view: &View, to: i32, pinned: bool, asynchronous: bool) -> Result<Num
     if !pinned {
         return on_target(view, |target, cache| target.keep(cache, None, false)).map(|_| 0);
     }
-    on_device(view, asynchronous, |cache, _| {
+    on_device(view, asynchronous, |cache, target| {
         let to = device(cache, to)?;
+        target.keep(cache, to, true)?;
         Ok(Some(move |target: &Target, cache: &Cache| {
-            let sent = target.prefetch(cache, to)?;
-            target.keep(cache, to, true)?;
-            Ok(sent)
+            target.prefetch(cache, to)
         }))
     })
 }
@@ -364,8 +367,13 @@ pub fn release(hold: Number) -> Result<(), Status> {
     let Some(entered) = enter()? else {
         return Ok(());
     };
-    let released = entered.cache.release_held(hold).ok_or(Status::Invalid)?;
-    Ok(entered.cache.arrive(&released?)?)
+    let cache = entered.cache;
+    let released = cache.release_held(hold).ok_or(Status::Invalid)??;
+    let arrived = cache.arrive(&released.pending);
+    if let Some(id) = released.transient {
+        cache.finish_transient(id);
+    }
+    Ok(arrived?)
 }
 
 /// Names a matrix in messages and traces; `None` takes the name away.
@@ -373,6 +381,9 @@ pub fn release(hold: Number) -> Result<(), Status> {
 /// # Errors
 /// See [`Status`].
 pub fn name(view: &View, name: Option<&str>) -> Result<(), Status> {
+    if mode() == Mode::Forked {
+        return Err(Status::NoDevice);
+    }
     if let Some(place) = view.place()? {
         let _blocked = SignalsBlocked::new();
         names::set(place.start, place.end(), name);
@@ -388,6 +399,9 @@ pub fn name(view: &View, name: Option<&str>) -> Result<(), Status> {
 /// # Errors
 /// [`Status::Invalid`]: no range has begun.
 pub fn range(name: Option<&str>) -> Result<(), Status> {
+    if mode() == Mode::Forked {
+        return Err(Status::NoDevice);
+    }
     let _blocked = SignalsBlocked::new();
     match name {
         Some(name) => ranges::begin(name),

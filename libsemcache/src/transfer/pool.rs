@@ -246,24 +246,22 @@ impl Pool {
         self.held.entry(range.addr).or_default().times += 1;
     }
 
-    /// Whether kernels of the program may use the range.
-    #[must_use]
-    pub fn holds(&self, range: &Range) -> bool {
-        self.held.contains_key(&range.addr)
-    }
-
     /// The kernels of the program that used the range at this address are complete.
     pub fn release(&mut self, addr: u64) {
-        let Some(held) = self.held.get_mut(&addr) else {
-            return;
-        };
-        held.times = held.times.saturating_sub(1);
-        if held.times == 0
-            && let Some(Held { given, .. }) = self.held.remove(&addr)
-            && let Some((range, deps)) = given
-        {
+        if let Some((range, deps)) = self.retake(addr) {
             self.give(range, deps);
         }
+    }
+
+    /// As [`Pool::release`], but a range that was given back meanwhile is in use again, by the caller; it is returned with the operations
+    /// that still use it.
+    pub fn retake(&mut self, addr: u64) -> Option<(Range, Deps)> {
+        let held = self.held.get_mut(&addr)?;
+        held.times = held.times.saturating_sub(1);
+        if held.times > 0 {
+            return None;
+        }
+        self.held.remove(&addr)?.given
     }
 
     /// Gives a range back; `deps` are the tickets of the operations that still use it. If it is held, it stays in use until it is
@@ -397,11 +395,11 @@ mod tests {
         pool.hold(range);
         pool.hold(range);
         pool.give(range, deps);
-        assert!(pool.holds(&range) && !has(&machine, &mut pool, 1));
+        assert!(!has(&machine, &mut pool, 1));
         pool.release(range.addr);
         assert!(!has(&machine, &mut pool, 1));
         pool.release(range.addr);
-        assert!(!pool.holds(&range) && has(&machine, &mut pool, 8));
+        assert!(has(&machine, &mut pool, 8));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Store {
     pub ops: Ops,
     /// When the replica was last used (a counter that grows with every use).
     pub stamp: u64,
+    /// How many times kernels of the program may use the replica now. It stays where it is meanwhile, and so do its bytes, valid or not.
+    pub held: u32,
 }
 
 impl Store {

@@ -21,6 +21,7 @@ proptest! {
         (block, grid) in ((1usize..40, 1usize..40), (1usize..4, 1usize..3)),
         at in (0usize..30, 0usize..30),
         memory in proptest::option::of(10usize..80),
+        tile in proptest::sample::select(&[3usize, 7, 16, 300][..]),
     ) {
         let p = match product {
             true => gemm(dtype, (op, Op::None), size, beta),
@@ -32,7 +33,8 @@ proptest! {
         });
         let output = Distributed { of: Arc::new(of.expect("a distribution")), row: at.0, col: at.1 };
         let memory = memory.map_or(PLENTY, |tiles| tiles * 16 * 16 * dtype.size());
-        let machine = Resources { tile: crate::base::TileSize::square(7), ..Resources::new(devices, 7, memory) };
+        // The usual tiles are longer than these matrices.
+        let machine = Resources { fixed: tile < 300, ..Resources::new(devices, tile, memory) };
         let plan = distributed(&p, &machine, &output);
         prop_assert!(plan.is_some() || memory < PLENTY);
         if let Some(plan) = plan {
