@@ -18,7 +18,10 @@ for program in hints orders versions; do
     obtain "$dir/$program.cxx11" g++ -std=c++11 -x c++ "${flags[@]}" -rdynamic -o "$dir/$program.cxx11" "$source/$program.c" \
         -x none -lblas -lpthread -ldl
 done
-obtain "$dir/prefetch" gcc -std=c99 "${flags[@]}" -o "$dir/prefetch" "$ROOT/examples/library/prefetch.c" -lblas -lm -ldl
+examples=(prefetch jacobi cg abac lu trsm_gemm)
+for program in "${examples[@]}"; do
+    obtain "$dir/$program" gcc -std=c99 "${flags[@]}" -o "$dir/$program" "$ROOT/examples/library/$program.c" -lblas -lm -ldl
+done
 # As users build: by pkg-config, and by CMake.
 if [ -z "${BUILT_CLIENTS:-}" ]; then
     version=$(sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml")
@@ -58,12 +61,30 @@ for setting in "${settings[@]}"; do
 done
 say "hints and orders: as plain"
 
-"$dir/prefetch" 300 >"$dir/plain" 2>/dev/null || fail "examples/library/prefetch, plain"
-"${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM=late,poison "$COMMAND" run --devices "$(machine 2)" --report "$dir/prefetch.json" -- \
-    "$dir/prefetch" 300 >"$dir/prefetch.out" || fail "examples/library/prefetch"
-cmp "$dir/plain" "$dir/prefetch.out" || fail "examples/library/prefetch: the output differs"
+# example NAME COMMAND...: it prints the same with and without the library, and says of no result that it is wrong.
+example() {
+    local name=$1
+    shift
+    "$@" >"$dir/plain" 2>/dev/null || fail "$name, plain"
+    "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM=late,poison "$COMMAND" run --devices "$(machine 2)" --report "$dir/$name.json" -- \
+        "$@" >"$dir/$name.out" 2>/dev/null || fail "$name"
+    cmp "$dir/plain" "$dir/$name.out" || fail "$name: the output differs"
+    if grep -w NO "$dir/plain"; then fail "$name: a result is wrong"; fi
+}
+example prefetch "$dir/prefetch" 300
 sum "$dir/prefetch.json" calls.dgemm.offloaded==3 cache.closes faults
-say "the example: as plain"
+# Vectors below the size of tracked blocks do not fault.
+example jacobi "$dir/jacobi" 640
+sum "$dir/jacobi.json" calls.dgemv.offloaded==120 cache.closes
+example cg "$dir/cg" 640
+sum "$dir/cg.json" calls.dgemv.offloaded==26 calls.daxpy.offloaded==78 cache.closes
+example abac "$dir/abac" 300
+sum "$dir/abac.json" "calls.dgemm.offloaded>=6" calls.daxpy.offloaded==2 cache.closes faults
+example lu "$dir/lu" 300
+sum "$dir/lu.json" distributed calls.dtrsm.offloaded==48 calls.dgemm.offloaded cache.closes faults
+example trsm_gemm "$dir/trsm_gemm" 300
+sum "$dir/trsm_gemm.json" calls.dtrsm.offloaded==2 "calls.dgemm.offloaded>=2" cache.closes faults
+say "the examples in C: as plain"
 
 # Python, of which the wheels' own BLAS makes the products.
 if simulated; then
@@ -74,4 +95,19 @@ if simulated; then
     cmp "$dir/plain" "$dir/python.out" || fail "hints.py: the output differs"
     sum "$dir/python.json" calls.dgemm.offloaded cache.closes faults
     say "hints.py: as plain"
+    for program in jacobi cg abac lu trsm_gemm; do
+        order=300
+        [ "$program" != jacobi ] && [ "$program" != cg ] || order=640
+        example "$program-python" env PYTHONDONTWRITEBYTECODE=1 "PYTHONPATH=$ROOT/python" "$PYTHON" "$ROOT/examples/library/$program.py" "$order"
+        sum "$dir/$program-python.json" offloaded cache.closes faults
+    done
+    say "the examples in Python: as plain"
+fi
+if simulated && [ -z "$quick" ]; then
+    (cd "$ROOT" && cargo build --release --locked -q -p semcache-api --examples)
+    for program in jacobi abac lu trsm_gemm; do
+        example "$program-rust" "$TARGET/release/examples/$program" 300
+        sum "$dir/$program-rust.json" offloaded cache.closes faults
+    done
+    say "the examples in Rust: as plain"
 fi
