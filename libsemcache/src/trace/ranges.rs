@@ -1,25 +1,30 @@
 //! Ranges and names of the program (`semcache.h`): slices of its threads, ranges of NVTX, and moments at which a matrix was named.
 
-use core::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::thread::gettid;
 
 use super::{Event, now, nvtx, on, record};
 
-/// Ranges of one thread inside each other, at most: inner ones are not recorded.
-const DEEPEST: usize = 16;
 /// The most names of a process, which are kept for good: events refer to them. Further ones are recorded as `...`.
 const MOST: usize = 4096;
 
-#[derive(Clone, Copy)]
-struct Open {
-    depth: usize,
-    /// When each began, and its name.
-    all: [(u64, &'static str); DEEPEST],
-}
+/// When a range began, and its name; zero and none if nothing watched then.
+type Range = (u64, &'static str);
 
-std::thread_local! {
-    static OPEN: Cell<Open> = const { Cell::new(Open { depth: 0, all: [(0, ""); DEEPEST] }) };
+/// The ranges of each thread, the innermost last. Not in the threads' own memory: a library that is loaded late gets little of that.
+static OPEN: Mutex<BTreeMap<u32, Vec<Range>>> = Mutex::new(BTreeMap::new());
+
+fn of_thread<T>(change: impl FnOnce(&mut Vec<Range>) -> T) -> T {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let thread = gettid().as_raw_nonzero().get().unsigned_abs();
+    let ranges = open.entry(thread).or_default();
+    let changed = change(ranges);
+    if ranges.is_empty() {
+        open.remove(&thread);
+    }
+    changed
 }
 
 /// The same text for the rest of the process. The caller has blocked signals.
@@ -44,38 +49,28 @@ fn is_watched() -> bool {
 
 /// Begins a range of the calling thread. The caller has blocked signals.
 pub fn begin(name: &str) {
-    let mut open = OPEN.get();
-    if is_watched()
-        && let Some(range) = open.all.get_mut(open.depth)
-    {
-        *range = (now(), interned(name));
-        if nvtx::attached() {
-            nvtx::begin(name);
-        }
+    let range = match is_watched() {
+        true => (now(), interned(name)),
+        false => (0, ""),
+    };
+    if range.0 > 0 && nvtx::attached() {
+        nvtx::begin(name);
     }
-    open.depth += 1;
-    OPEN.set(open);
+    of_thread(|ranges| ranges.push(range));
 }
 
 /// Ends the calling thread's innermost range; false if it has none. The caller has blocked signals.
 pub fn end() -> bool {
-    let mut open = OPEN.get();
-    let Some(depth) = open.depth.checked_sub(1) else {
+    let Some((begun, name)) = of_thread(Vec::pop) else {
         return false;
     };
-    open.depth = depth;
-    if let Some(range) = open.all.get_mut(depth) {
-        let (begun, name) = std::mem::take(range);
-        // What was not watched at its beginning has no name.
-        if begun > 0 {
-            let span = (begun, now());
-            record(Event::Range { span, name });
-            if nvtx::attached() {
-                nvtx::pop();
-            }
+    if begun > 0 {
+        let span = (begun, now());
+        record(Event::Range { span, name });
+        if nvtx::attached() {
+            nvtx::pop();
         }
     }
-    OPEN.set(open);
     true
 }
 
