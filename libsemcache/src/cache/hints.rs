@@ -12,14 +12,13 @@ use super::orders::{Layout, Orders};
 use super::place::tile_bytes;
 use super::room::Room;
 use super::task::{Use, store};
-use super::{Cache, CacheError, State, TRANSIENT_BASE, is_transient};
+use super::{Cache, CacheError, State, is_transient};
 use crate::base::distribution::{Distributed, Distribution};
 use crate::base::{Access, AllocId, DeviceId, Intent, Interval, Rect, ReplicaId};
 use crate::device::api::Operand;
 use crate::directory::Event;
-use crate::transfer::ops::Ops;
 use crate::transfer::pool::Range;
-use crate::transfer::{Deps, Pool, Store};
+use crate::transfer::{Deps, Pool};
 
 /// What a request has queued.
 #[derive(Debug, Default)]
@@ -169,13 +168,15 @@ impl Cache {
                 pitch: s.pitch,
                 freed: false,
             };
-            s.held += 1;
             Ok((operand.located(s), held, s.range))
         });
         if !writes {
             self.settle_locked(state, operand.id, &operand.view, &mut queued.pending)?;
         }
         let (at, hold, range) = placed?;
+        let e = state.entries.get_mut(&hold.id).ok_or(CacheError::Gone)?;
+        let s = e.stores.get_mut(&hold.replica).ok_or(CacheError::Gone)?;
+        s.held += 1;
         state.pools[device.index()].hold(range);
         let number = state.holds.add(hold);
         Ok(Held { number, at, queued })
@@ -221,29 +222,14 @@ impl Cache {
         let replica = match again {
             None => hold.replica,
             Some((range, deps)) => {
-                let e = state.entries.get_mut(&id).filter(|_| self.whole());
-                let (Some(e), Some(rect)) = (e, rect) else {
+                let Some(rect) = rect.filter(|_| self.whole()) else {
+                    if is_transient(id) {
+                        state.remove(id);
+                    }
                     state.pools[device.index()].give(range, deps);
                     return Err(CacheError::DataLost);
                 };
-                state.next_replica += 1;
-                let replica = ReplicaId(state.next_replica);
-                let mut ops = Ops::default();
-                for &ticket in deps.tickets() {
-                    ops.push_ordered(rect, ticket);
-                }
-                e.dir.add_replica(replica, device, rect);
-                let store = Store {
-                    device,
-                    rect,
-                    range,
-                    pitch: hold.pitch,
-                    ops,
-                    stamp: state.clock,
-                    held: 0,
-                };
-                e.stores.insert(replica, store);
-                replica
+                state.add_replica((id, device, rect), (range, hold.pitch), &deps)?
             }
         };
         let mut released = Released {
@@ -274,10 +260,7 @@ impl Cache {
             return hold.id;
         }
         let end = hold.view.end().max(hold.rect.end());
-        state.clock += 1;
-        let id = AllocId(TRANSIENT_BASE + state.clock);
-        state.entries.insert(id, self.transient(id, hold.base, end));
-        id
+        self.add_transient_locked(state, hold.base, end)
     }
 
     /// Whether devices have used a block that still exists.

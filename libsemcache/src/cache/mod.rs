@@ -344,15 +344,12 @@ impl Cache {
     /// Makes an entry for one call's operand in memory of unknown lifetime: its pages are never protected or
     /// write-tracked, and [`Cache::finish_transient`] removes it.
     pub fn add_transient(&self, start: usize, len: usize) -> AllocId {
-        let mut state = self.lock();
-        state.clock += 1;
-        let id = AllocId(TRANSIENT_BASE + state.clock);
-        state.entries.insert(id, self.transient(id, start, len));
-        id
+        self.add_transient_locked(&mut self.lock(), start, len)
     }
 
-    /// An entry for memory of unknown lifetime.
-    fn transient(&self, id: AllocId, start: usize, len: usize) -> Entry {
+    fn add_transient_locked(&self, state: &mut State, start: usize, len: usize) -> AllocId {
+        state.clock += 1;
+        let id = AllocId(TRANSIENT_BASE + state.clock);
         let block = Block {
             id,
             start,
@@ -362,7 +359,8 @@ impl Cache {
         };
         let dir = Allocation::new(len, self.panel, self.page, Interval::default())
             .with_links(self.links.clone());
-        Entry::new(block, dir)
+        state.entries.insert(id, Entry::new(block, dir));
+        id
     }
 
     /// Makes an entry for a block, so that operands may refer to it. Returns whether the block had none.

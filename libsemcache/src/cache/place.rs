@@ -9,9 +9,9 @@ use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Rect, RectSet, ReplicaId};
 use crate::directory::Event;
 use crate::trace;
-use crate::transfer::Store;
 use crate::transfer::ops::Ops;
-use crate::transfer::pool::ALIGN;
+use crate::transfer::pool::{ALIGN, Range};
+use crate::transfer::{Deps, Store};
 
 /// A flat replica wastes device memory on the gaps between columns: one is made if at least three quarters of it are
 /// used.
@@ -261,26 +261,7 @@ impl Cache {
                 }
             }
         };
-        state.next_replica += 1;
-        let replica = ReplicaId(state.next_replica);
-        let mut ops = Ops::default();
-        for &t in deps.tickets() {
-            ops.push_ordered(rect, t);
-        }
-        let entry = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-        entry.dir.add_replica(replica, device, rect);
-        entry.stores.insert(
-            replica,
-            Store {
-                device,
-                rect,
-                range,
-                pitch,
-                ops,
-                stamp: state.clock,
-                held: 0,
-            },
-        );
+        let replica = state.add_replica((id, device, rect), (range, pitch), &deps)?;
         Ok(Some(replica))
     }
 
@@ -331,6 +312,38 @@ impl Cache {
             });
         }
         Ok(())
+    }
+}
+
+impl State {
+    /// A new replica of bytes of a block, in this device memory with this pitch, which operations may still use.
+    pub(super) fn add_replica(
+        &mut self,
+        (id, device, rect): (AllocId, DeviceId, Rect),
+        (range, pitch): (Range, usize),
+        deps: &Deps,
+    ) -> Result<ReplicaId, CacheError> {
+        self.next_replica += 1;
+        let replica = ReplicaId(self.next_replica);
+        let mut ops = Ops::default();
+        for &t in deps.tickets() {
+            ops.push_ordered(rect, t);
+        }
+        let entry = self.entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        entry.dir.add_replica(replica, device, rect);
+        entry.stores.insert(
+            replica,
+            Store {
+                device,
+                rect,
+                range,
+                pitch,
+                ops,
+                stamp: self.clock,
+                held: 0,
+            },
+        );
+        Ok(replica)
     }
 }
 
