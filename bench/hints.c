@@ -6,7 +6,7 @@
  *   hints prefetch N REPS                a product with cold operands behind host work that takes as long as sending them, with and
  *                                        without semcache_prefetch before that work
  *   hints overlap N REPS                 TRSM, host work, GEMM on its result, host work; with and without an asynchronous section
- *   hints cpu N REPS                     the CPU reads a result of order N that a device has, by columns and by rows of 64 columns, with and
+ *   hints cpu N REPS                     the CPU reads a result of order N that a device has, by columns, and 64 of its columns by rows, with and
  *                                        without semcache_read_cpu; behind host work, with and without semcache_coherent; and changes an
  *                                        input that a device holds, with and without semcache_write_cpu
  *   hints memory N REPS                  a product with a matrix that is used again and again, between products that take all other
@@ -260,7 +260,10 @@ enum { READ_COLUMNS, READ_ROWS, READ_LATER, WRITE_INPUT, KINDS };
 static void cpu(int n, int reps)
 {
     double *a = matrix(n), *b = matrix(n), *c = matrix(n), s[KINDS][2][256];
-    semcache_matrix va = view(a, n), vc = view(c, n);
+    semcache_matrix va = view(a, n), vc = view(c, n), spread = vc;
+    /* The columns that sum_by_rows reads. */
+    spread.cols = 64;
+    spread.ld *= n / 64;
     done(semcache_prefetch(&va, 0, NULL), "prefetch");
     for (int r = -2; r < reps; r++)
         for (int kind = 0; kind < KINDS; kind++)
@@ -281,7 +284,7 @@ static void cpu(int n, int reps)
                         a[i] = pattern((int)(i % n));
                 } else {
                     if (hint && kind != READ_LATER)
-                        done(semcache_read_cpu(&vc), "read_cpu");
+                        done(semcache_read_cpu(kind == READ_ROWS ? &spread : &vc), "read_cpu");
                     sink = kind == READ_ROWS ? sum_by_rows(c, n) : sum_by_columns(c, n);
                 }
                 if (r >= 0)

@@ -8,7 +8,7 @@ set -euo pipefail
 
 "$ROOT/scripts/setup.sh" demo
 say "building, about a minute on two cores"
-build --color auto
+CARGO_OPTION=--color=auto build
 make -s -C "$ROOT/examples/legacy" OUT="$TARGET/legacy"
 dir=$(fresh demo)
 

@@ -54,8 +54,8 @@ for line in sys.stdin:
     if m.get("executable") and "test" in m["target"]["kind"]:
         shutil.copy(m["executable"], sys.argv[1] + "/" + m["target"]["name"])' "$dir/bin"
     say "fuzzer"
-    (cd "$ROOT" && cargo build --release --locked -q -p semcache-fuzz)
-    cp "$TARGET/release/semcache-fuzz" "$dir/bin/"
+    compile semcache-fuzz
+    cp "$BUILT/semcache-fuzz" "$dir/bin/"
     say "clients"
     for suite in edge beside legacy library stress netlib_alloc netlib_suffixed; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
     cp -r "$TARGET"/suites/{edge,beside,library,stress,netlib_alloc.testers} "$TARGET/legacy" "$dir/clients/"

@@ -28,8 +28,11 @@ if [ -n "$PREBUILT" ]; then
     export LD_LIBRARY_PATH=$PREBUILT/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
     TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
-    COMMAND=$TARGET/release/semcache
-    LIBRARY=${SEMCACHE_LIB:-$TARGET/release/libsemcache_blas.so}
+    # BUILD_PROFILE=dev: what cargo test has compiled, with debug assertions.
+    BUILD_PROFILE=${BUILD_PROFILE:-release}
+    BUILT=$TARGET/${BUILD_PROFILE/#dev/debug}
+    COMMAND=$BUILT/semcache
+    LIBRARY=${SEMCACHE_LIB:-$BUILT/libsemcache_blas.so}
     VENV=$CACHE/venv
     PYTHON=$VENV/bin/python
     REFERENCE=/usr/lib/x86_64-linux-gnu/blas # Debian's reference BLAS and its testers
@@ -99,13 +102,19 @@ old_enough() {
     done
 }
 
-# build [OPTION...]: the command and the library for release, which all other scripts run and pack. Quietly, unless cargo gets an
-# OPTION.
+# compile PACKAGE...: in BUILD_PROFILE, into BUILT. In dev all packages, with all features that tests ask for: cargo test has compiled
+# them so. Quietly, unless CARGO_OPTION says otherwise.
+compile() {
+    local what=(--release "${@/#/--package=}")
+    [ "$BUILD_PROFILE" = release ] || what=(--workspace --exclude=semcache-api --lib --bins --test=oracle)
+    (cd "$ROOT" && cargo build --locked "${CARGO_OPTION:--q}" "${what[@]}") || fail "cargo build"
+}
+
+# build: the command and the library, which all other scripts run and pack.
 build() {
     [ -z "$PREBUILT" ] || return 0
-    [ $# -gt 0 ] || set -- -q
-    (cd "$ROOT" && cargo build --release --locked "$@" -p semcache-cli -p semcache-blas) || fail "cargo build"
-    old_enough "$TARGET"/release/{semcache,libsemcache_blas.so}
+    compile semcache-cli semcache-blas
+    [ "$BUILD_PROFILE" != release ] || old_enough "$COMMAND" "$BUILT/libsemcache_blas.so"
     [ -e "$LIBRARY" ] || fail "no library at $LIBRARY"
 }
 
@@ -142,9 +151,9 @@ obtain() {
 
 # standin_in DIR: the stand-in for NVIDIA's libraries. One file under both names: one library in the process.
 standin_in() {
-    (cd "$ROOT" && cargo build --release --locked -q -p semcache-standin) || fail "cargo build"
+    compile semcache-standin
     mkdir "$1"
-    cp "$TARGET/release/libsemcache_standin.so" "$1/libcuda.so.1"
+    cp "$BUILT/libsemcache_standin.so" "$1/libcuda.so.1"
     ln "$1/libcuda.so.1" "$1/libcublas.so.13"
 }
 

@@ -1,15 +1,16 @@
 #!/bin/bash
 # The check of a change, in three depths. Times are those of a fresh clone on two quiet cores.
 #
-#   scripts/test.sh           8 minutes: format, clippy, documentation, all Rust tests, the release build, and one
-#                             client of each kind
-#   scripts/test.sh --ci      50 minutes at most, what CI runs: the same with loom, write-tracking against a second
+#   scripts/test.sh           9 minutes: format, clippy, documentation, all Rust tests, and one client of each kind, with what the
+#                             tests have compiled
+#   scripts/test.sh --ci      50 minutes at most, what CI runs: the same with the release build, loom, write-tracking against a second
 #                             userfaultfd, the quick part of every client suite but OpenBLAS's own tests, and the library
 #                             without its remedies
 #   scripts/test.sh --full    hours: every suite in its full length
 #
 # Each step is announced with its number and about how many seconds it takes; "60+": of its quick part, in full it is longer.
 set -euo pipefail
+[ $# -gt 0 ] || export BUILD_PROFILE=dev
 . "$(dirname "$0")/setting.sh"
 cd "$ROOT"
 
@@ -52,13 +53,13 @@ least_memory() { MEMORY=3MiB "scripts/clients/$1.sh"; }
 step 10 scripts/setup.sh clients
 step 1 syntax
 step 1 format
-step 30 clippy
+step 45 clippy
 step 10 documentation
-step 250 cargo_test
-[ $# = 0 ] && step 20 api || step 240 api_features
+step 390 cargo_test
+[ $# = 0 ] && step 10 api || step 240 api_features
 [ $# = 0 ] || step 30 loom
 [ $# = 0 ] || step 15 oracle_userfaultfd
-step 60 build
+[ $# = 0 ] && step 5 build || step 95 build
 step 1 host_blas
 
 # The client suites, each with the seconds of its quick part.

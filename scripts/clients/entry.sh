@@ -14,9 +14,9 @@ coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 -Cllvm-
 coverage+=" -Cllvm-args=-sanitizer-coverage-pc-table"
 host=$(rustc -vV | sed -n 's/^host: //p')
 # With --target, build scripts are compiled without coverage.
-compile() { (cd "$1" && RUSTFLAGS="$coverage" CARGO_TARGET_DIR=$TARGET/entry cargo build --release --locked -q --target "$host" "${@:2}"); }
-compile "$ROOT" -p semcache-blas
-compile "$ROOT/fuzz/entry"
+instrumented() { (cd "$1" && RUSTFLAGS="$coverage" CARGO_TARGET_DIR=$TARGET/entry cargo build --release --locked -q --target "$host" "${@:2}"); }
+instrumented "$ROOT" -p semcache-blas
+instrumented "$ROOT/fuzz/entry"
 mkdir "$dir/corpus"
 for setting in "3 late,poison mprotect" "2 poison,seed=3 wp-async"; do
     read -r devices sim gate <<<"$setting"

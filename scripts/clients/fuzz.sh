@@ -19,8 +19,8 @@ dir=$(fresh fuzz)
 if [ -n "$PREBUILT" ]; then
     fuzzer=$PREBUILT/bin/semcache-fuzz
 else
-    (cd "$ROOT" && cargo build --release --locked -q -p semcache-fuzz) || fail "cargo build"
-    fuzzer=$TARGET/release/semcache-fuzz
+    compile semcache-fuzz
+    fuzzer=$BUILT/semcache-fuzz
 fi
 clients_built
 how=(--first "$first" --operations "${FUZZ_OPERATIONS:-200}" --jobs "${JOBS:-$(nproc)}" --dir "$dir")

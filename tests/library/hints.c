@@ -177,6 +177,16 @@ int main(int argc, char **argv)
         HOLDS(held(c, SEMCACHE_HOST) < ALL);
     }
 
+    /* Of columns that lie apart only the panels that they touch are opened. */
+    semcache_matrix apart = {sizeof apart, sizeof *c, c, N, 3, 100 * LD};
+    ANSWERS(semcache_read_cpu(&apart), SEMCACHE_OK);
+    if (with) {
+        int64_t home = 0;
+        ANSWERS(semcache_residency(&apart, SEMCACHE_HOST, &home), SEMCACHE_OK);
+        HOLDS(home == 3 * N * (int64_t)sizeof *c);
+        HOLDS(!getenv("SEMCACHE_PANEL") || held(c, SEMCACHE_HOST) < ALL);
+    }
+
     /* The result goes home, devices keep it. */
     ANSWERS(semcache_coherent(&C, &event), SEMCACHE_OK);
     /* A simulated device that is late completes nothing that no thread waits for. */

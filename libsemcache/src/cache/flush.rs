@@ -2,7 +2,7 @@
 
 use super::edges::PendingCopies;
 use super::{Cache, CacheError, Entry, State};
-use crate::base::{Access, AllocId, Interval, Rect};
+use crate::base::{Access, AllocId, Interval, Rect, Spans};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::Event;
 use crate::host;
@@ -105,14 +105,25 @@ impl Cache {
     }
 
     /// Writes the newest bytes of `rect` back to the host and makes their panels accessible to the CPU, for writing if
-    /// `write`.
+    /// `write`; panels that lie between two columns stay as they are.
     ///
     /// # Errors
     /// The bytes are lost, or a copy failed for good.
     pub fn open(&self, id: AllocId, rect: &Rect, write: bool) -> Result<(), CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        self.open_locked(state, id, rect.span(), write)
+        let Some(e) = state.entries.get(&id) else {
+            return Ok(());
+        };
+        let panel = e
+            .dir
+            .panels_around(Interval::new(rect.start, rect.start + 1));
+        let spans: Spans = match rect.count > 1 && rect.stride - rect.width > panel.len() {
+            true => rect.runs().map(|run| e.dir.panels_around(run)).collect(),
+            false => [rect.span()].into_iter().collect(),
+        };
+        let mut spans = spans.iter();
+        spans.try_for_each(|span| self.open_locked(state, id, *span, write))
     }
 
     pub(crate) fn open_locked(

@@ -1,0 +1,145 @@
+/* Products of a sparse matrix and a vector by cuSPARSE on device memory, and by a plain loop of the host's threads.
+ *
+ *   peer_csr PATTERN ROWS REPS      a JSON line; seconds are those of one product (csr.h names the patterns)
+ *
+ * Each repetition queues products for at least 5 ms and waits for the last one. Keys: `spmv` cuSPARSE's default algorithm after
+ * cusparseSpMV_preprocess, `plain` without that, `alg2`, `transposed`; `preprocess`, seconds, once; `host`; `check`, the result's sum.
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "csr.h"
+#include "cuda.h"
+
+typedef void *sparse_t;
+enum { INDEX_32 = 2, BASE_0 = 0, REAL_64 = 1, DEFAULT = 0, ALG2 = 3 };
+
+#define CUSPARSE(F)                                                                                               \
+    F(Create, (sparse_t *))                                                                                       \
+    F(CreateCsr, (void **, int64_t, int64_t, int64_t, void *, void *, void *, int, int, int, int))                \
+    F(CreateDnVec, (void **, int64_t, void *, int))                                                               \
+    F(SpMV_bufferSize, (sparse_t, int, const void *, void *, void *, const void *, void *, int, int, size_t *))   \
+    F(SpMV_preprocess, (sparse_t, int, const void *, void *, void *, const void *, void *, int, int, void *))     \
+    F(SpMV, (sparse_t, int, const void *, void *, void *, const void *, void *, int, int, void *))
+
+static struct {
+#define FIELD(name, arguments) int(*name) arguments;
+    CUSPARSE(FIELD)
+#undef FIELD
+} cusparse;
+
+#define SPARSE(name, ...)                                    \
+    do {                                                     \
+        int status_ = cusparse.name(__VA_ARGS__);            \
+        if (status_)                                         \
+            cuda_failed("cusparse" #name, status_, 1);       \
+    } while (0)
+
+static void load(void)
+{
+    /* Version 12 belongs to CUDA 12 and 13. */
+    static const char *const places[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/x86_64-linux/lib/"};
+    void *library = NULL, *found;
+    char path[300];
+    for (size_t i = 0; i < sizeof places / sizeof *places && !library; i++) {
+        snprintf(path, sizeof path, "%slibcusparse.so.12", places[i]);
+        library = dlopen(path, RTLD_NOW);
+    }
+    if (!library)
+        die("no cuSPARSE here: %s", dlerror());
+#define LOAD(name, arguments)                                     \
+    found = dlsym(library, "cusparse" #name);                     \
+    if (!found)                                                   \
+        die("no cuSPARSE here: the library has no %s", #name);    \
+    memcpy(&cusparse.name, &found, sizeof found);
+    CUSPARSE(LOAD)
+#undef LOAD
+}
+
+static void *on_device(const void *from, size_t bytes)
+{
+    void *to = NULL;
+    CU(Malloc, &to, bytes);
+    CU(Memcpy, to, from, bytes, TO_DEVICE);
+    return to;
+}
+
+struct problem {
+    sparse_t handle;
+    void *a, *x, *y;
+};
+
+/* Median seconds of a product. `how`: the operation and the algorithm. */
+static double timed(const struct problem *p, int op, int algorithm, int preprocess, int reps, double *preprocessing)
+{
+    static const double one = 1, zero = 0;
+    void *buffer = NULL, *x = op == OP_N ? p->x : p->y, *y = op == OP_N ? p->y : p->x;
+    size_t bytes = 0;
+    SPARSE(SpMV_bufferSize, p->handle, op, &one, p->a, x, &zero, y, REAL_64, algorithm, &bytes);
+    CU(Malloc, &buffer, bytes ? bytes : 1);
+    CU(DeviceSynchronize);
+    double start = now();
+    if (preprocess)
+        SPARSE(SpMV_preprocess, p->handle, op, &one, p->a, x, &zero, y, REAL_64, algorithm, buffer);
+    CU(DeviceSynchronize);
+    if (preprocessing)
+        *preprocessing = now() - start;
+    struct series s = {0};
+    int many = 1;
+    for (int r = -2; r < reps; r++) {
+        start = now();
+        for (int i = 0; i < many; i++)
+            SPARSE(SpMV, p->handle, op, &one, p->a, x, &zero, y, REAL_64, algorithm, buffer);
+        CU(DeviceSynchronize);
+        double each = (now() - start) / many;
+        if (r < 0)
+            many = each < 0.005 ? (int)(0.005 / each) + 1 : 1;
+        else
+            add(&s, each);
+    }
+    CU(Free, buffer);
+    return median(&s);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4)
+        die("usage: peer_csr PATTERN ROWS REPS");
+    int reps = atoi(argv[3]);
+    cuda_start();
+    load();
+    struct csr a = csr_matrix(argv[1], atoll(argv[2]));
+    size_t n = (size_t)a.rows;
+    double *x = doubles(n), *y = doubles(n);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (double)(int)(i % 5) - 2;
+    struct problem p;
+    SPARSE(Create, &p.handle);
+    void *offsets = on_device(a.offsets, (n + 1) * sizeof *a.offsets), *columns = on_device(a.columns, (size_t)a.nnz * sizeof *a.columns);
+    void *values = on_device(a.values, (size_t)a.nnz * sizeof *a.values), *dx = on_device(x, n * sizeof *x), *dy = on_device(x, n * sizeof *x);
+    SPARSE(CreateCsr, &p.a, a.rows, a.rows, a.nnz, offsets, columns, values, INDEX_32, INDEX_32, BASE_0, REAL_64);
+    SPARSE(CreateDnVec, &p.x, a.rows, dx, REAL_64);
+    SPARSE(CreateDnVec, &p.y, a.rows, dy, REAL_64);
+    double preprocess, plain = timed(&p, OP_N, DEFAULT, 0, reps, NULL), spmv = timed(&p, OP_N, DEFAULT, 1, reps, &preprocess);
+    double alg2 = timed(&p, OP_N, ALG2, 1, reps, NULL);
+    CU(Memcpy, y, dy, n * sizeof *y, TO_HOST);
+    double device = sum(y, n, 0);
+    poison(y, n);
+    struct series host = {0};
+    for (int r = 0; r < 5; r++) {
+        double start = now();
+        csr_times(&a, x, y);
+        add(&host, now() - start);
+    }
+    same("sum of the product", device, sum(y, n, 0));
+    double transposed = timed(&p, OP_T, DEFAULT, 1, reps, NULL);
+    double bytes = (double)a.nnz * 12 + (double)n * (4 + 8 + 8);
+    printf("{\"bench\":\"csr\",\"variant\":\"cuSPARSE\",\"pattern\":\"%s\",\"rows\":%lld,\"nnz\":%lld,\"spmv\":%.7f,\"plain\":%.7f,\"alg2\":%.7f,"
+           "\"transposed\":%.7f,\"preprocess\":%.7f,\"host\":%.7f,\"GB_s\":%.1f,\"check\":%.0f}\n",
+           argv[1], (long long)a.rows, (long long)a.nnz, spmv, plain, alg2, transposed, preprocess, median(&host), bytes / spmv / 1e9, device);
+    return 0;
+}
