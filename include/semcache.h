@@ -106,6 +106,16 @@ typedef struct semcache_prediction {
     double host_s, devices_s; /* seconds on the host, and on devices (zero if none can run it) */
 } semcache_prediction;
 
+/* A sparse matrix in compressed rows: of row i the entries row_offsets[i] to row_offsets[i + 1] - 1, each with its column. */
+typedef struct semcache_csr {
+    uint32_t size;        /* sizeof(semcache_csr) */
+    uint32_t type;        /* of the entries: 's', 'd', 'c' or 'z' */
+    uint32_t index_bytes; /* of a row offset and a column: 4 or 8 */
+    uint32_t base;        /* what the first entry and the first column are called: 0 or 1 */
+    int64_t rows, cols;
+    const void *row_offsets, *columns, *values;
+} semcache_csr;
+
 /* The table that the library exports. Later versions add functions at its end. */
 typedef struct semcache_interface {
     size_t size;
@@ -126,6 +136,7 @@ typedef struct semcache_interface {
     int (*range)(const char *);
     int (*rates)(int, semcache_rates *);
     int (*predict)(const char *, const int64_t *, int, semcache_prediction *);
+    int (*csr_multiply)(const semcache_csr *, int, const void *, const semcache_matrix *, const void *, const semcache_matrix *);
 } semcache_interface;
 
 static inline const semcache_interface *semcache_library(void)
@@ -376,6 +387,17 @@ static inline int semcache_predict(const char *routine, int64_t m, int64_t n, in
     sizes[1] = n;
     sizes[2] = k;
     return SEMCACHE_HAS(library, predict) ? library->predict(routine, sizes, resident, prediction) : SEMCACHE_ABSENT;
+}
+
+/* Y = alpha op(A) X + beta Y for a sparse A, by devices where that pays, else by a loop of the library. X and Y have the element type of A;
+ * `op` is 'N', 'T' or 'C'; alpha and beta point to numbers of that type. Columns may come in any order, and more than once. Devices keep
+ * A until the program changes or frees its arrays, and Y until the CPU touches it. SEMCACHE_ABSENT: nothing was computed, the program has
+ * to do it. SEMCACHE_INVALID: as well, since row offsets descend, a column is not in the matrix, or Y overlaps an input. */
+static inline int semcache_csr_multiply(const semcache_csr *A, char op, const void *alpha, const semcache_matrix *X, const void *beta,
+                                        const semcache_matrix *Y)
+{
+    const semcache_interface *library = semcache_library();
+    return SEMCACHE_HAS(library, csr_multiply) ? library->csr_multiply(A, op, alpha, X, beta, Y) : SEMCACHE_ABSENT;
 }
 
 /* What the process did so far. */

@@ -49,6 +49,7 @@ mod placed;
 mod process;
 mod scalar;
 mod scope;
+mod sparse;
 mod table;
 mod view;
 
@@ -65,4 +66,5 @@ pub use process::{
 };
 pub use scalar::Scalar;
 pub use scope::{Scope, scope};
+pub use sparse::{Csr, Index};
 pub use view::{View, ViewMut};

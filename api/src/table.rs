@@ -83,6 +83,20 @@ pub(crate) struct Prediction {
     pub(crate) devices_s: f64,
 }
 
+/// `semcache_csr`; `kind` is its `type`.
+#[repr(C)]
+pub(crate) struct Csr {
+    pub(crate) size: u32,
+    pub(crate) kind: u32,
+    pub(crate) index_bytes: u32,
+    pub(crate) base: u32,
+    pub(crate) rows: i64,
+    pub(crate) cols: i64,
+    pub(crate) row_offsets: *const c_void,
+    pub(crate) columns: *const c_void,
+    pub(crate) values: *const c_void,
+}
+
 /// The size of a structure, which is its first field.
 pub(crate) const fn size<T>() -> u32 {
     assert!(size_of::<T>() < 1 << 16);
@@ -126,6 +140,7 @@ interface! {
     range(*const c_char);
     rates(c_int, *mut Rates);
     predict(*const c_char, *const i64, c_int, *mut Prediction);
+    csr_multiply(*const Csr, c_int, *const c_void, *const Matrix, *const c_void, *const Matrix);
 }
 
 /// The table: as long as its first field says, which may be shorter or longer than [`Interface`].
@@ -190,9 +205,10 @@ mod tests {
                 host_sgemm_flops, host_dgemm_flops, memory
             }
             "semcache_prediction" Prediction { size, devices, host_s, devices_s }
+            "semcache_csr" Csr { size, index_bytes, base, rows, cols, row_offsets, columns, values }
             "semcache_interface" Interface {
                 size, devices, prefetch, coherent, to_cpu, evict, residency, wait, statistics, section, distribute, pin, to_gpu,
-                release, name, range, rates, predict
+                release, name, range, rates, predict, csr_multiply
             }
         };
         let checks: String = all

@@ -3,6 +3,9 @@
 
 #![expect(unsafe_code, reason = "arguments arrive as raw pointers from C")]
 
+mod args;
+mod csr;
+
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,20 +17,8 @@ use semcache::hints::view::View;
 use semcache::runtime::hints;
 use semcache_fault::cancel;
 
-use crate::core as runtime;
-use crate::hooks::real::with_errno_kept;
-
-/// `semcache_matrix`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Matrix {
-    size: u32,
-    element: u32,
-    data: *const c_void,
-    rows: i64,
-    cols: i64,
-    ld: i64,
-}
+use args::{Matrix, Sized32, fill, guarded, sized, taken, view};
+use csr::{Csr, csr_multiply};
 
 /// `semcache_statistics`.
 #[repr(C)]
@@ -89,15 +80,7 @@ pub(crate) struct Prediction {
     devices_s: f64,
 }
 
-/// A structure of the caller, which begins with its size.
-///
-/// # Safety
-/// Any bytes are a value of it, and its first four bytes are its size in the caller's version.
-unsafe trait Sized32: Copy {}
-
 // SAFETY: numbers, pointers and optional functions, the size first.
-unsafe impl Sized32 for Matrix {}
-// SAFETY: as above.
 unsafe impl Sized32 for Distribution {}
 // SAFETY: as above.
 unsafe impl Sized32 for DeviceMatrix {}
@@ -107,44 +90,6 @@ unsafe impl Sized32 for Rates {}
 unsafe impl Sized32 for Prediction {}
 // SAFETY: as above.
 unsafe impl Sized32 for Statistics {}
-
-/// Checks that the caller's structure has at least the fields that are known here.
-///
-/// # Safety
-/// Null, or a structure of the size that its first field says.
-unsafe fn sized<T: Sized32>(at: *const T) -> Result<(), Status> {
-    // SAFETY: the caller keeps this function's contract.
-    let size = unsafe { at.cast::<u32>().as_ref() }.ok_or(Status::Invalid)?;
-    match *size as usize >= size_of::<T>() {
-        true => Ok(()),
-        false => Err(Status::Invalid),
-    }
-}
-
-/// The caller's structure.
-///
-/// # Safety
-/// As [`sized`].
-unsafe fn taken<T: Sized32>(at: *const T) -> Result<T, Status> {
-    // SAFETY: the caller keeps the contract, and the structure has all fields.
-    unsafe {
-        sized(at)?;
-        Ok(*at)
-    }
-}
-
-/// Fills in the caller's structure.
-///
-/// # Safety
-/// As [`sized`]; the structure may be written.
-unsafe fn fill<T: Sized32>(at: *mut T, found: Result<T, Status>) -> Result<(), Status> {
-    // SAFETY: the caller keeps the contract, and the structure has all fields.
-    unsafe {
-        sized(at)?;
-        *at = found?;
-    }
-    Ok(())
-}
 
 /// `semcache_interface`.
 #[repr(C)]
@@ -167,6 +112,14 @@ pub(crate) struct Interface {
     range: unsafe extern "C" fn(*const c_char) -> c_int,
     rates: unsafe extern "C" fn(c_int, *mut Rates) -> c_int,
     predict: unsafe extern "C" fn(*const c_char, *const i64, c_int, *mut Prediction) -> c_int,
+    csr_multiply: unsafe extern "C" fn(
+        *const Csr,
+        c_int,
+        *const c_void,
+        *const Matrix,
+        *const c_void,
+        *const Matrix,
+    ) -> c_int,
 }
 
 /// Looked up by `semcache.h`.
@@ -190,45 +143,11 @@ pub(crate) static semcache_interface_1: Interface = Interface {
     range,
     rates,
     predict,
+    csr_multiply,
 };
 
 /// `SEMCACHE_HOST`: in place of a device.
 const HOST: c_int = -2;
-
-/// Runs a request. A cancellation of the thread must not unwind through the library, nor a panic through the caller.
-fn guarded(request: impl FnOnce() -> Result<(), Status>) -> c_int {
-    let cancellation = cancel::deferred();
-    let done = with_errno_kept(|| runtime::caught(request));
-    cancellation.restore();
-    let status = match done {
-        Some(Ok(())) => Status::Ok,
-        Some(Err(status)) => status,
-        None => Status::Failed,
-    };
-    status as c_int
-}
-
-/// # Safety
-/// Null, or a structure of the size that its first field says.
-unsafe fn view(matrix: *const Matrix) -> Result<View, Status> {
-    // SAFETY: the caller keeps this function's contract.
-    let Matrix {
-        element,
-        data,
-        rows,
-        cols,
-        ld,
-        ..
-    } = unsafe { taken(matrix) }?;
-    let count = |n: i64| usize::try_from(n).map_err(|_| Status::Invalid);
-    Ok(View {
-        addr: data.addr(),
-        rows: count(rows)?,
-        cols: count(cols)?,
-        ld: count(ld)?,
-        element: element as usize,
-    })
-}
 
 extern "C" fn devices() -> c_int {
     c_int::try_from(hints::devices()).unwrap_or(c_int::MAX)

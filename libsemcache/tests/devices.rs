@@ -19,6 +19,8 @@ mod level2;
 mod level3;
 #[path = "devices/machine.rs"]
 mod machine;
+#[path = "devices/sparse.rs"]
+mod sparse;
 #[path = "devices/times.rs"]
 mod times;
 
@@ -47,6 +49,7 @@ const TESTS: &[Test] = &[
     ("level2", level3::level2),
     ("level3", level3::run),
     ("large products", level3::large),
+    ("sparse", sparse::all),
     ("special_values", kernels::special_values),
     ("pins", pins),
     ("times", times::all),

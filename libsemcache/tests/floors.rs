@@ -56,6 +56,7 @@ const FLOORS: Floors = &[
             "cache",
         ],
     ),
+    ("sparse", &["base", "cache", "device::arith", "hints"]),
     ("sched", &["base", "device", "plan", "model", "cache"]),
     (
         "blas",
@@ -86,6 +87,7 @@ const FLOORS: Floors = &[
             "sched",
             "blas",
             "hints",
+            "sparse",
             "trace",
         ],
     ),
@@ -105,6 +107,7 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/transfer/",
     "libsemcache/src/cache/",
     "libsemcache/src/sched/",
+    "libsemcache/src/sparse/",
     "libsemcache/src/blas/finish.rs",
     "libsemcache/src/blas/replay.rs",
     "libsemcache/src/blas/deliver.rs",

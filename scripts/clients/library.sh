@@ -12,7 +12,7 @@ dir=$(fresh library)
 export OPENBLAS_NUM_THREADS=1 SEMCACHE_LIB=$LIBRARY
 source=$ROOT/tests/library
 flags=(-D_GNU_SOURCE -O1 -g -Wall -Wextra -pedantic -Werror -I"$ROOT/include")
-for program in hints orders versions; do
+for program in hints orders csr versions; do
     # The program exports its table.
     obtain "$dir/$program.c99" gcc -std=c99 "${flags[@]}" -rdynamic -o "$dir/$program.c99" "$source/$program.c" -lblas -lpthread -ldl
     obtain "$dir/$program.cxx11" g++ -std=c++11 -x c++ "${flags[@]}" -rdynamic -o "$dir/$program.cxx11" "$source/$program.c" \
@@ -47,19 +47,22 @@ for setting in "${settings[@]}"; do
     read -r sim devices gate <<<"$setting"
     for language in c99 cxx11; do
         [ "$language" = c99 ] || [ "$setting" = "${settings[0]}" ] || continue
-        for program in hints orders; do
+        for program in hints orders csr; do
             name=$program-$language-$sim-$devices-$gate
             "$dir/$program.$language" >"$dir/plain" || fail "plain: $(cat "$dir/plain")"
             # Tiles shorter than the matrices, so that blocks of a distribution are computed apart.
             "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_TILE=50 SEMCACHE_SIM="$sim" SEMCACHE_GATE="$gate" \
                 "$COMMAND" run --devices "$(machine "$devices")" --report "$dir/$name.json" -- "$dir/$program.$language" with >"$dir/$name.out" || fail "$name: $(cat "$dir/$name.out")"
             cmp "$dir/plain" "$dir/$name.out" || fail "$name: the output differs"
-            sum "$dir/$name.json" calls.dgemm.offloaded cache.closes faults cache.evictions
-            [ "$program" = hints ] || sum "$dir/$name.json" distributed "calls.dsyrk.offloaded>=8" "calls.dtrsm.offloaded>=16"
+            case $program in
+            hints) sum "$dir/$name.json" calls.dgemm.offloaded cache.closes faults cache.evictions ;;
+            orders) sum "$dir/$name.json" calls.dgemm.offloaded cache.closes faults distributed "calls.dsyrk.offloaded>=8" "calls.dtrsm.offloaded>=16" ;;
+            csr) sum "$dir/$name.json" "sparse>=200" "sparse_host>=1" "sparse_links>=30" cache.closes faults calls.daxpy.offloaded ;;
+            esac
         done
     done
 done
-say "hints and orders: as plain"
+say "hints, orders and sparse matrices: as plain"
 
 # example NAME COMMAND...: it prints the same with and without the library, and says of no result that it is wrong.
 example() {

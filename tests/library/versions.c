@@ -14,7 +14,7 @@ static int two(void)
 extern "C"
 #endif
 const semcache_interface semcache_interface_1 = {offsetof(semcache_interface, prefetch), two, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                                                         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+                                                         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
 
 int main(void)
 {
@@ -37,7 +37,8 @@ int main(void)
                      semcache_distribute(&view, &cyclic, &event), semcache_pin(&view, 0, &event), semcache_unpin(&view),
                      semcache_read_gpu(&view, 0, &there), semcache_write_gpu(&view, 0, &there), semcache_release_gpu(&there),
                      semcache_name(&view, "a"), semcache_range_begin("b"), semcache_range_end(), semcache_device_rates(0, &rates),
-                     semcache_predict("dgemm", 1, 1, 1, 0, &prediction)};
+                     semcache_predict("dgemm", 1, 1, 1, 0, &prediction),
+                     semcache_csr_multiply(NULL, 'N', NULL, &view, NULL, &view)};
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (answers[i] != SEMCACHE_ABSENT)
             return printf("function %d of an older library: %d\n", (int)i, answers[i]), 1;

@@ -11,8 +11,8 @@
 //! which comes first in load order. `dlsym` is hooked, and returns a gate instead of such a function.
 //! `cuGetProcAddress`, by which the CUDA runtime finds all of its functions, is hooked too, in whichever way the
 //! program found it. `cuGetExportTable` is treated as a gate: it returns tables of functions without names. The driver,
-//! cuBLAS and this library itself get the driver's functions without gates: calls of their own are made for the
-//! runtime, and the program's calls into the driver or cuBLAS have passed a gate before.
+//! cuBLAS, cuSPARSE and this library itself get the driver's functions without gates: calls of their own are made for the
+//! runtime, and the program's calls into the driver, cuBLAS or cuSPARSE have passed a gate before.
 
 #![expect(
     unsafe_code,

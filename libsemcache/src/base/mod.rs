@@ -16,6 +16,7 @@ pub mod maps;
 pub mod rect;
 pub mod routine;
 pub mod spans;
+pub mod sparse;
 pub mod tile;
 pub mod timed;
 pub mod work;

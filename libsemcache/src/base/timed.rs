@@ -20,6 +20,8 @@ pub enum Operation {
     Peer(DeviceId, usize),
     /// A kernel on operands that the device holds.
     Kernel(Work),
+    /// A product of a sparse matrix that moves this number of bytes of the device's memory.
+    Sparse(usize),
     /// Moves or fills bytes within the device.
     Within,
 }

@@ -87,6 +87,9 @@ impl Cache {
         if e.dir.ready(event) {
             return Ok(None);
         }
+        if let Event::DeviceWrite { rect, .. } = event {
+            e.watches.end(rect);
+        }
         self.attempt(e, pools, event, defer, opening, |_| true)
             .map(Some)
     }
@@ -213,6 +216,7 @@ impl Cache {
     }
 
     fn invalid(&self, e: &mut Entry, replica: ReplicaId, rect: &Rect) {
+        e.watches.end(rect);
         // Bytes that kernels of the program may be changing become the newest when they are released.
         if let Some(s) = e.stores.get_mut(&replica).filter(|s| s.held == 0) {
             Engine {
@@ -479,6 +483,7 @@ impl Cache {
 /// replica.
 pub(crate) fn drop_store(e: &mut Entry, pools: &mut [Pool], replica: ReplicaId) {
     if let Some(s) = e.stores.remove(&replica) {
+        e.watches.end(&s.rect);
         let mut deps = Deps::default();
         s.ops.all(&mut deps);
         pools[s.device.index()].give(s.range, deps);

@@ -22,6 +22,7 @@ pub mod call;
 pub mod cells;
 pub mod changed;
 pub mod copied;
+pub mod derived;
 pub mod edges;
 pub mod fault;
 pub mod flush;
@@ -46,6 +47,7 @@ pub mod scan;
 mod scans;
 pub mod task;
 mod versioned;
+pub mod watches;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -121,6 +123,8 @@ pub(crate) struct Entry {
     pub(crate) scans: scans::Scans,
     /// What the program orders for matrices in the block.
     pub(crate) orders: Option<Box<orders::Orders>>,
+    /// What data derived from bytes of the block depend on.
+    pub(crate) watches: watches::Watches,
 }
 
 /// A panel with false sharing: CPU and devices take turns at different bytes of it.
@@ -457,6 +461,7 @@ impl Entry {
             downloads: 0,
             scans: scans::Scans::default(),
             orders: None,
+            watches: watches::Watches::default(),
         }
     }
 

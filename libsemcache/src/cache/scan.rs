@@ -80,6 +80,15 @@ impl Cache {
         }
     }
 
+    /// As [`Cache::survey`] does before a call uses these bytes: if pages of the block are write-tracked, replicas drop those that the CPU
+    /// has dirtied since the last scan.
+    ///
+    /// # Errors
+    /// A device is lost.
+    pub fn inspect(&self, id: AllocId, span: Interval) -> Result<(), CacheError> {
+        self.inspect_locked(&mut self.lock(), id, span).map(drop)
+    }
+
     /// Before a call uses these bytes: if pages of the allocation are write-tracked, PAGEMAP_SCAN collects those of
     /// `span` dirtied since the last scan, and replicas drop the bytes of these pages. Returns whether pages were
     /// dirty.

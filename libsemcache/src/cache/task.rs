@@ -5,7 +5,7 @@ use super::room::Room;
 use super::{Cache, CacheError, State, changed};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Intent, Rect, RectSet, ReplicaId};
-use crate::device::api::{Kernel, Operand, Ticket};
+use crate::device::api::{Backend, Kernel, Operand, Ticket};
 use crate::directory::{Action, Event, Undo, separable};
 use crate::transfer::{Deps, Store};
 
@@ -102,6 +102,24 @@ impl Cache {
         room: Room<'_>,
         kernel: &dyn Fn(&[Operand]) -> Kernel,
     ) -> Result<Ticket, CacheError> {
+        self.queue_with(device, uses, room, |backend, after, operands| {
+            // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the kernel is recorded in the
+            // replicas' operations by `queue_with`, so their memory is not reused before the kernel completes.
+            Ok(unsafe { backend.launch(device, after, &kernel(operands)) }?)
+        })
+    }
+
+    /// As [`Cache::queue`], for a kernel that `launch` queues behind the tickets that it gets, on operands that lie where it is told.
+    ///
+    /// # Errors
+    /// As [`Cache::queue`], and those of `launch`.
+    pub fn queue_with(
+        &self,
+        device: DeviceId,
+        uses: &[Use],
+        room: Room<'_>,
+        launch: impl FnOnce(&dyn Backend, &[Ticket], &[Operand]) -> Result<Ticket, CacheError>,
+    ) -> Result<Ticket, CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;
         if let Room::Tiles { leave, .. } = room {
@@ -117,10 +135,7 @@ impl Cache {
                 s.ops.deps(&u.view, u.access != Intent::Read, &mut deps);
                 located.push(u.located(s));
             }
-            let k = kernel(&located);
-            // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the kernel is recorded in the
-            // replicas' operations below, so their memory is not reused before the kernel completes.
-            let ticket = unsafe { self.backend.launch(device, deps.tickets(), &k) }?;
+            let ticket = launch(self.backend, deps.tickets(), &located)?;
             for (u, r) in uses.iter().zip(replicas) {
                 if let Ok(s) = store(state, u, *r) {
                     let writes = u.access != Intent::Read;

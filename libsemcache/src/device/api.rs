@@ -25,6 +25,7 @@ pub use error::DeviceError;
 use core::time::Duration;
 
 pub use crate::base::kernel::{Kernel, Operand};
+pub use crate::base::sparse::CsrKernel;
 use crate::base::{DeviceId, Hardware, Link, Links};
 
 /// The four queues (streams) of a device. Uploads, downloads, copies between devices and kernels overlap; only tickets order
@@ -96,6 +97,15 @@ pub const CELL_BYTES: usize = 16;
 /// a dgemv of order 1024 to 4096, and 5 us of a dgemm of order 192, against a copy behind the kernel; nothing from half a
 /// megabyte on (bench/results/h100-strategies.md).
 pub const BUFFER_BYTES: usize = 256 << 10;
+
+/// What a device answers that has no code for an operation.
+fn unable(device: DeviceId) -> DeviceError {
+    DeviceError::Refused {
+        device,
+        what: "sparse",
+        code: 0,
+    }
+}
 
 /// A machine with accelerators. Object safe; all methods may be called from any thread.
 pub trait Backend: Send + Sync + core::fmt::Debug {
@@ -229,6 +239,39 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         after: &[Ticket],
         kernel: &Kernel,
     ) -> Result<Ticket, DeviceError>;
+
+    /// Whether the device computes products of sparse matrices.
+    fn multiplies_sparse(&self, device: DeviceId) -> bool {
+        let _ = device;
+        false
+    }
+
+    /// Bytes of device memory that a product of a sparse matrix needs beside its operands ([`CsrKernel::scratch`]).
+    ///
+    /// # Errors
+    /// Refused or lost.
+    fn csr_scratch(&self, device: DeviceId, kernel: &CsrKernel) -> Result<usize, DeviceError> {
+        let _ = kernel;
+        Err(unable(device))
+    }
+
+    /// Queues a product of a sparse matrix on `Lane::Compute` of `device`, behind `after`.
+    ///
+    /// # Errors
+    /// Refused or lost; nothing was queued.
+    ///
+    /// # Safety
+    /// As [`Backend::launch`], with the extents of [`CsrKernel::spans`] and as much scratch memory as [`Backend::csr_scratch`] says.
+    /// Offsets ascend from `first` to `first + nnz`, and columns lie within the matrix. [`CsrKernel::pattern`] is as it says.
+    unsafe fn multiply_csr(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &CsrKernel,
+    ) -> Result<Ticket, DeviceError> {
+        let _ = (after, kernel);
+        Err(unable(device))
+    }
 
     /// Has the code of a kernel of these flags and sizes loaded, whose operands have no addresses, and waits for that. Changes nothing
     /// that a call sees, and holds up other threads' calls for moments only.

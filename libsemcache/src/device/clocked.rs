@@ -10,7 +10,9 @@
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::api::{Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket};
+use super::api::{
+    Backend, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket,
+};
 use crate::base::counters::{COUNTERS, devices};
 use crate::base::timed::{Copied, Operation};
 use crate::base::{DeviceId, Hardware};
@@ -119,7 +121,7 @@ fn count(device: DeviceId, operation: Operation, seconds: f64, end: f64) {
         Operation::Upload(_) => &on.uploads_ns,
         Operation::Download(_) => &on.write_backs_ns,
         Operation::Peer(..) => &on.peers_ns,
-        Operation::Kernel(_) => &on.kernels_ns,
+        Operation::Kernel(_) | Operation::Sparse(_) => &on.kernels_ns,
         Operation::Within => return,
     };
     of.add((seconds * 1e9) as u64);
@@ -237,6 +239,27 @@ impl<B: Backend> Backend for Clocked<B> {
         self.queued(device, [after, &[]], operation, || {
             // SAFETY: the caller's promise.
             unsafe { self.inner.launch(device, after, kernel) }
+        })
+    }
+
+    fn multiplies_sparse(&self, device: DeviceId) -> bool {
+        self.inner.multiplies_sparse(device)
+    }
+
+    fn csr_scratch(&self, device: DeviceId, kernel: &CsrKernel) -> Result<usize, DeviceError> {
+        self.inner.csr_scratch(device, kernel)
+    }
+
+    unsafe fn multiply_csr(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &CsrKernel,
+    ) -> Result<Ticket, DeviceError> {
+        let operation = Operation::Sparse(kernel.bytes());
+        self.queued(device, [after, &[]], operation, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.inner.multiply_csr(device, after, kernel) }
         })
     }
 

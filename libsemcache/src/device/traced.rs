@@ -5,7 +5,9 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 
-use super::api::{Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket};
+use super::api::{
+    Backend, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket,
+};
 use crate::base::{DeviceId, Hardware};
 use crate::trace::{Event, OpId, What, cause, now, record};
 
@@ -184,6 +186,26 @@ impl Backend for Traced {
         let queued = unsafe { self.inner.launch(device, after, kernel) };
         let what = What::Kernel(kernel.routine.name(kernel.dtype));
         self.queued(begun, queued, after, what, kernel.work())
+    }
+
+    fn multiplies_sparse(&self, device: DeviceId) -> bool {
+        self.inner.multiplies_sparse(device)
+    }
+
+    fn csr_scratch(&self, device: DeviceId, kernel: &CsrKernel) -> Result<usize, DeviceError> {
+        self.inner.csr_scratch(device, kernel)
+    }
+
+    unsafe fn multiply_csr(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &CsrKernel,
+    ) -> Result<Ticket, DeviceError> {
+        let begun = now();
+        // SAFETY: the caller's promise.
+        let queued = unsafe { self.inner.multiply_csr(device, after, kernel) };
+        self.queued(begun, queued, after, What::Kernel("csr"), kernel.nnz)
     }
 
     fn load(&self, device: DeviceId, kernel: &Kernel) -> Result<(), DeviceError> {

@@ -48,7 +48,8 @@ impl Allocation {
     }
 
     /// Of these pieces, the bytes that are valid in no replica.
-    fn nowhere(&self, mut pieces: Vec<Rect>) -> Vec<Rect> {
+    #[must_use]
+    pub fn nowhere(&self, mut pieces: Vec<Rect>) -> Vec<Rect> {
         for (_, replica) in &self.replicas {
             if pieces.is_empty() {
                 break;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Status;
 use super::view::View;
 use crate::base::distribution::Distribution;
-use crate::base::{DeviceId, Intent, Rect};
+use crate::base::{AllocId, DeviceId, Intent, Rect};
 use crate::cache::hints::Held;
 use crate::cache::orders::Layout;
 use crate::cache::task::Use;
@@ -57,8 +57,17 @@ impl Target {
         Ok(Some(Target { view: *view, block }))
     }
 
+    /// The block that holds the matrix.
+    #[must_use]
+    pub fn block(&self) -> AllocId {
+        self.block.id
+    }
+
     /// The matrix's bytes, counted from the start of the block.
-    fn rect(&self) -> Result<Rect, Status> {
+    ///
+    /// # Errors
+    /// The view is not valid.
+    pub fn rect(&self) -> Result<Rect, Status> {
         let place = self.view.place()?.ok_or(Status::Invalid)?;
         Ok(place.counted_from(self.block.start))
     }
@@ -194,7 +203,8 @@ impl Target {
 
     /// Whether the block still is what it was when the program asked, which prepared all of the matrix; then the cache knows it, and is
     /// told from now on when it ends or changes its length.
-    fn enter(&self, cache: &Cache) -> bool {
+    #[must_use]
+    pub fn enter(&self, cache: &Cache) -> bool {
         let same = || host::block(self.block.id) == Some(self.block);
         if !same() || !host::prepare(&self.block, self.view.addr, 1) {
             return false;
@@ -209,7 +219,10 @@ impl Target {
     }
 
     /// The matrix as an operand that lies in a replica of this footprint. Its host memory is page-locked, as far as that is permitted.
-    fn operand(&self, cache: &Cache, footprint: Rect, access: Intent) -> Result<Use, Status> {
+    ///
+    /// # Errors
+    /// The view is not valid.
+    pub fn operand(&self, cache: &Cache, footprint: Rect, access: Intent) -> Result<Use, Status> {
         let (block, view) = (self.block, self.rect()?);
         let bytes = (block.start + view.start, view.end() - view.start);
         cache.pin(&block, bytes, access != Intent::Read, &[Some(block)]);

@@ -37,14 +37,14 @@ pub type Number = u64;
 
 /// The calling thread may use the cache. Signals are blocked: a handler of the program that touched an inaccessible page while this
 /// thread holds the cache's lock would wait for ever.
-struct Entered {
-    cache: &'static Cache,
+pub(super) struct Entered {
+    pub(super) cache: &'static Cache,
     _underway: Underway,
     _blocked: SignalsBlocked,
 }
 
 /// `None`: no device is in use, so all bytes are on the host.
-fn enter() -> Result<Option<Entered>, Status> {
+pub(super) fn enter() -> Result<Option<Entered>, Status> {
     match mode() {
         Mode::Forked | Mode::Ended => return Err(Status::NoDevice),
         Mode::Cold | Mode::Off => return Ok(None),
@@ -83,7 +83,7 @@ fn events() -> MutexGuard<'static, Option<Events>> {
 }
 
 /// Brings devices up if none was yet, and waits for them.
-fn bring_up() -> Result<(), Status> {
+pub(super) fn bring_up() -> Result<(), Status> {
     if mode() == Mode::Cold {
         let config = super::init::config();
         if config.offload == Offload::Never || config.devices == Devices::None {

@@ -18,6 +18,7 @@ pub mod rates;
 pub mod report;
 mod requests;
 mod retire;
+pub mod sparse;
 pub mod start;
 mod started;
 mod traced;

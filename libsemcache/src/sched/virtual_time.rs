@@ -58,6 +58,14 @@ impl Clock for VirtualTime {
         };
         clocks.queue_at(now, d);
         let cost = |run: usize, bytes: usize| bytes as f64 / rates.runs.of(run);
+        // As in the timeline, the thread has queued a task once it has queued its kernel.
+        let mut compute = |seconds: f64| {
+            let queued = now + Pace::USUAL.issue_s;
+            clocks.queue_at(queued, d);
+            let slow = self.slow.filter(|(slow, _)| *slow == d);
+            let factor = slow.map_or(1.0, |(_, factor)| factor);
+            clocks.kernel(d, ready.max(queued), seconds * factor)
+        };
         let Span { start, end } = match operation {
             Operation::Upload(copy) => {
                 let bytes = copy.bytes as f64;
@@ -75,14 +83,8 @@ impl Clock for VirtualTime {
                 clocks.copy(d, crossing);
                 crossing.span
             }
-            // As in the timeline, the thread has queued a task once it has queued its kernel.
-            Operation::Kernel(work) => {
-                let queued = now + Pace::USUAL.issue_s;
-                clocks.queue_at(queued, d);
-                let slow = self.slow.filter(|(slow, _)| *slow == d);
-                let factor = slow.map_or(1.0, |(_, factor)| factor);
-                clocks.kernel(d, ready.max(queued), device_s(&work, rates) * factor)
-            }
+            Operation::Kernel(work) => compute(device_s(&work, rates)),
+            Operation::Sparse(bytes) => compute(bytes as f64 / rates.memory_bandwidth),
             Operation::Within => {
                 let at = ready.max(now);
                 Span { start: at, end: at }

@@ -237,6 +237,12 @@ counters! {
         host_parts,
         /// Offloaded calls whose tiles were computed where a distribution of the program wants them (`semcache.h`).
         distributed,
+        /// Products of sparse matrices (`semcache_csr_multiply`) that devices computed.
+        sparse,
+        /// Such products that a loop of the library computed on the host, all rows or some.
+        sparse_host,
+        /// Sparse matrices that were checked for them: at the first product, and after a change of row offsets or column indices.
+        sparse_links,
         /// Calls left to the host BLAS whose time there was taken: the library called its function instead of jumping to it.
         host_timed,
         /// Offloaded calls, or parts of them, that the host completed after a device's refusal or loss.

@@ -35,6 +35,7 @@ mod product;
 mod rank_k;
 mod rotation;
 mod span;
+mod sparse;
 mod symmetric;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ use crate::base::{Routine, Scalar};
 use crate::with_dtype;
 
 pub use span::{Span, spans};
+pub use sparse::multiply;
 use vector::{Vector, pointer, single};
 
 /// Executes `kernel`, taking its addresses as addresses of this process.

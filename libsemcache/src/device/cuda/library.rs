@@ -9,9 +9,9 @@ use core::ffi::{CStr, c_int, c_void};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use cudarc::{cublas, driver};
+use cudarc::{cublas, cusparse, driver};
 
-use super::{CudaError, blas};
+use super::{CudaError, blas, sparse};
 
 /// The functions that the driver must export.
 const DRIVER: &[&str] = &[
@@ -78,6 +78,39 @@ pub(super) fn driver() -> Result<(), CudaError> {
     Ok(())
 }
 
+/// The major version of cuSPARSE in CUDA 12 and 13.
+const CUSPARSE_MAJORS: [u32; 1] = [12];
+
+/// Loads a library in one of these versions, from the loader's path or where installers put it. It is loaded by its path first: the
+/// bindings then find it by its name.
+fn load(
+    name: &str,
+    majors: &[u32],
+    environment: &dyn Fn(&str) -> Option<String>,
+    secure: bool,
+) -> bool {
+    let files = || majors.iter().map(|v| format!("{name}.so.{v}"));
+    files().any(|file| open_named(&file))
+        || folders(environment, secure).into_iter().any(|dir| {
+            let mut paths = files().map(|file| dir.join(file));
+            paths.any(|path| path.exists() && open_path(&path))
+        })
+}
+
+/// Loads cuSPARSE; whether its functions may be called. `environment` looks up variables.
+pub(super) fn cusparse(environment: &dyn Fn(&str) -> Option<String>, secure: bool) -> bool {
+    // SAFETY: only loads libraries.
+    let present = || unsafe { cusparse::sys::is_culib_present() };
+    if !load("libcusparse", &CUSPARSE_MAJORS, environment, secure) || !present() {
+        return false;
+    }
+    // SAFETY: present, so this does not panic.
+    let lib = unsafe { cusparse::sys::culib() };
+    // SAFETY: the address is not used.
+    let has = |name: &&str| unsafe { lib.get::<*const c_void>(name.as_bytes()) }.is_ok();
+    sparse::FUNCTIONS.iter().all(has)
+}
+
 /// Loads cuBLAS; afterwards its functions may be called. `environment` looks up variables.
 ///
 /// # Errors
@@ -86,22 +119,10 @@ pub(super) fn cublas(
     environment: &dyn Fn(&str) -> Option<String>,
     secure: bool,
 ) -> Result<(), CudaError> {
-    // The library is loaded by its path first: the bindings then find it by its name.
-    if !CUBLAS_MAJORS
-        .iter()
-        .any(|v| open_named(&format!("libcublas.so.{v}")))
-    {
-        let found = folders(environment, secure).into_iter().any(|dir| {
-            CUBLAS_MAJORS
-                .iter()
-                .map(|v| dir.join(format!("libcublas.so.{v}")))
-                .any(|path| path.exists() && open_path(&path))
-        });
-        if !found {
-            return Err(CudaError::Missing(
-                "no libcublas.so.13 or .12 was found (tried the loader's path, CUDA_HOME, /usr/local/cuda and Python packages)".into(),
-            ));
-        }
+    if !load("libcublas", &CUBLAS_MAJORS, environment, secure) {
+        return Err(CudaError::Missing(
+            "no libcublas.so.13 or .12 was found (tried the loader's path, CUDA_HOME, /usr/local/cuda and Python packages)".into(),
+        ));
     }
     // SAFETY: only loads libraries.
     if !unsafe { cublas::sys::is_culib_present() } {
@@ -121,7 +142,7 @@ pub(super) fn cublas(
 /// The folders in which a system's administrator installs cuBLAS.
 const SYSTEM: [&str; 2] = ["/usr/local/cuda/lib64", "/opt/cuda/lib64"];
 
-/// The folders in which CUDA's installers and pip put cuBLAS. Relative paths in variables are ignored, so that nothing
+/// The folders in which CUDA's installers and pip put cuBLAS and cuSPARSE. Relative paths in variables are ignored, so that nothing
 /// is loaded from the current folder.
 fn folders(environment: &dyn Fn(&str) -> Option<String>, secure: bool) -> Vec<PathBuf> {
     if secure {
@@ -166,6 +187,7 @@ fn folders(environment: &dyn Fn(&str) -> Option<String>, secure: bool) -> Vec<Pa
                 let nvidia = v.path().join(packages).join("nvidia");
                 dirs.push(nvidia.join("cu13/lib"));
                 dirs.push(nvidia.join("cublas/lib"));
+                dirs.push(nvidia.join("cusparse/lib"));
             }
         }
     }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use log::debug;
 
+use super::Hooks;
 use super::blas::Blas;
 use super::clock::{Clock, Idle};
 use super::driver::{self, CUcontext, CUdevice, Current, End, Status};
@@ -23,11 +24,13 @@ use super::loads::Loader;
 use super::pins::Pins;
 use super::probe::Rules;
 use super::ring::Ring;
+use super::sparse::Sparse;
 use super::stream::Stream;
 use crate::base::timed::Operation;
 use crate::base::{DeviceId, Hardware};
 use crate::device::api::{
-    BUFFER_BYTES, Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
+    BUFFER_BYTES, Backend, CELL_BYTES, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region,
+    Shape, Ticket,
 };
 use crate::device::host_memory::HostMemory;
 use crate::process::driver_scope::{DriverScope, in_driver_scope};
@@ -45,7 +48,7 @@ const MOST_REFUSALS: u32 = 100;
 /// How long page-locking makes way for other threads.
 const MAKES_WAY: Duration = Duration::from_millis(20);
 /// Kernels of fewer multiply-adds get no event of their own: recording it would take a good part of their time.
-const WORTH_AN_EVENT: usize = 1 << 23;
+pub(super) const WORTH_AN_EVENT: usize = 1 << 23;
 
 /// A machine of CUDA GPUs.
 #[derive(Debug)]
@@ -60,6 +63,9 @@ pub struct CudaMachine {
     /// Threads that allocate device memory.
     allocating: AtomicUsize,
     queues: Mutex<Vec<Option<Queues>>>,
+    pub(super) hooks: Hooks,
+    /// Whether cuSPARSE is there; not looked for yet.
+    pub(super) cusparse: OnceLock<bool>,
 }
 
 /// A GPU as the driver lists it.
@@ -97,7 +103,9 @@ pub(super) struct Up {
 #[derive(Debug)]
 pub(super) struct Queues {
     pub(super) lanes: [Stream; LANES],
-    blas: Blas,
+    pub(super) blas: Blas,
+    /// Made when a sparse matrix is first multiplied.
+    pub(super) sparse: Option<Sparse>,
     pub(super) clock: Clock<Idle>,
     /// Staging memory of uploads, and of downloads.
     pub(super) ring_in: Ring,
@@ -116,6 +124,7 @@ impl Queues {
         Self {
             lanes,
             blas,
+            sparse: None,
             clock,
             ring_in,
             ring_out,
@@ -135,7 +144,12 @@ impl Queues {
 pub(super) type All = Vec<Option<Queues>>;
 
 impl CudaMachine {
-    pub(super) fn new(caps: Vec<Caps>, gpus: Vec<Gpu>, host: HostMemory) -> CudaMachine {
+    pub(super) fn new(
+        caps: Vec<Caps>,
+        gpus: Vec<Gpu>,
+        host: HostMemory,
+        hooks: Hooks,
+    ) -> CudaMachine {
         let n = gpus.len();
         CudaMachine {
             caps,
@@ -146,6 +160,8 @@ impl CudaMachine {
             host,
             allocating: AtomicUsize::new(0),
             queues: Mutex::new((0..n).map(|_| None).collect()),
+            hooks,
+            cusparse: OnceLock::new(),
             gpus,
         }
     }
@@ -158,33 +174,6 @@ impl CudaMachine {
         self.lock()[i] = Some(queues);
         // Each GPU is brought up once, so this cannot fail.
         let _ = self.up[i].set(up);
-    }
-
-    /// What the self-test found about a device, as text for people; `None` if the device is not up.
-    #[must_use]
-    pub fn describe(&self, device: DeviceId) -> Option<String> {
-        let up = self.up(device.index())?;
-        let size = |s: Option<usize>| s.map_or("never".into(), |n| format!("from {n} bytes"));
-        let driver = driver::version().unwrap_or(0);
-        Some(format!(
-            "driver for CUDA {}.{}, cuBLAS {}.{}, direct copies of closed pages: in {} (rows {}), out {}",
-            driver / 1000,
-            driver / 10 % 100,
-            up.cublas / 10000,
-            up.cublas / 100 % 100,
-            size(up.rules.line),
-            size(up.rules.rows),
-            if up.rules.out { "always" } else { "never" },
-        ))
-    }
-
-    /// Whether the self-test of some device found no size of upload, or no download, that its copy engines make without
-    /// the CPU.
-    #[must_use]
-    pub fn staged(&self) -> bool {
-        (0..self.gpus.len())
-            .filter_map(|i| self.up(i))
-            .any(|u| u.rules.line.is_none() || !u.rules.out)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, All> {
@@ -460,6 +449,24 @@ impl Backend for CudaMachine {
                 Some(Operation::Kernel(kernel.timed_work())),
             ),
         })
+    }
+
+    fn multiplies_sparse(&self, device: DeviceId) -> bool {
+        self.has_cusparse(device)
+    }
+
+    fn csr_scratch(&self, device: DeviceId, kernel: &CsrKernel) -> Result<usize, DeviceError> {
+        self.sparse_scratch(device, kernel)
+    }
+
+    unsafe fn multiply_csr(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &CsrKernel,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.queue_sparse(device, after, kernel) }
     }
 
     fn load(&self, device: DeviceId, kernel: &Kernel) -> Result<(), DeviceError> {

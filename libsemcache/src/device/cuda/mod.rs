@@ -21,11 +21,14 @@ mod machine;
 mod order;
 mod pins;
 mod probe;
+mod products;
 mod ring;
+mod sparse;
 mod staged;
 mod start;
 mod stream;
 mod times;
+mod told;
 
 pub use machine::CudaMachine;
 pub use start::open;
@@ -67,7 +70,7 @@ impl core::error::Error for CudaError {}
 /// What the machine calls in the floors above.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks {
-    /// Looks up an environment variable (to find cuBLAS where installers put it).
+    /// Looks up an environment variable (to find cuBLAS and cuSPARSE where installers put them).
     pub environment: fn(&str) -> Option<String>,
     /// Chooses among the GPUs, by their numbers, those that this process uses.
     pub choose: fn(&[usize]) -> Vec<usize>,

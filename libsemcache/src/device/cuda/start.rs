@@ -103,7 +103,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
     for (i, g) in gpus.iter().enumerate() {
         caps.push(describe(i, g.device, &gpus, memory)?);
     }
-    Ok(CudaMachine::new(caps, gpus, host))
+    Ok(CudaMachine::new(caps, gpus, host, *hooks))
 }
 
 fn describe(i: usize, device: CUdevice, all: &[Gpu], memory: Memory) -> Result<Caps, CudaError> {

@@ -15,9 +15,12 @@ use super::staged::{Failed, PIECE, Piece, Staged};
 use super::{BAD_VALUE, Inner, NO_LINK, SimMachine, copy, worker};
 use crate::base::{DeviceId, Link};
 use crate::device::api::{
-    Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket, cut,
+    Backend, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket, cut,
 };
 use crate::device::arith;
+
+/// Bytes of memory beside the operands that a product of a sparse matrix gets, as on a GPU.
+const SCRATCH: usize = 4096;
 
 impl SimMachine {
     fn enqueue(
@@ -239,6 +242,29 @@ impl Backend for SimMachine {
             Work::Kernel(*kernel),
             "launch",
         )
+    }
+
+    fn multiplies_sparse(&self, _: DeviceId) -> bool {
+        true
+    }
+
+    fn csr_scratch(&self, _: DeviceId, _: &CsrKernel) -> Result<usize, DeviceError> {
+        Ok(SCRATCH)
+    }
+
+    unsafe fn multiply_csr(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &CsrKernel,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "launch")?;
+        let scratch = (kernel.scratch, SCRATCH);
+        for (addr, bytes) in kernel.spans().chain([scratch]) {
+            self.inner.check(device, addr, bytes, "launch")?;
+        }
+        let work = Work::Sparse(Box::new(*kernel));
+        self.enqueue(device, Lane::Compute, after, work, "launch")
     }
 
     unsafe fn poison(

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use super::staged::{Piece, Staged};
 use super::status::BAD_VALUE;
 use crate::base::DeviceId;
-use crate::device::api::{DeviceError, Kernel, Lane, Region, Shape, Ticket};
+use crate::device::api::{CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket};
 
 /// Streams per device.
 pub(super) const LANES: usize = Lane::ALL.len();
@@ -59,6 +59,7 @@ pub(super) enum Work {
         shape: Shape,
     },
     Kernel(Kernel),
+    Sparse(Box<CsrKernel>),
     Poison {
         dst: Region,
         shape: Shape,
@@ -70,6 +71,7 @@ impl Work {
     fn small(&self) -> bool {
         match *self {
             Work::Kernel(ref kernel) => kernel.work() < SMALL_FLOPS,
+            Work::Sparse(ref kernel) => kernel.nnz < SMALL_FLOPS,
             _ => {
                 let Shape { width, count } = self.shape();
                 width * count < SMALL_BYTES && count < 64
@@ -84,7 +86,7 @@ impl Work {
             Work::Download { shape, .. }
             | Work::Peer { shape, .. }
             | Work::Poison { shape, .. } => shape,
-            Work::Kernel(_) => Shape { width: 0, count: 0 },
+            Work::Kernel(_) | Work::Sparse(_) => Shape { width: 0, count: 0 },
         }
     }
 }

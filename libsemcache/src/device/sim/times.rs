@@ -37,6 +37,7 @@ impl Times {
                 (Operation::Peer(from, shape.bytes()), start)
             }
             Work::Kernel(ref kernel) => (Operation::Kernel(kernel.timed_work()), start),
+            Work::Sparse(ref kernel) => (Operation::Sparse(kernel.bytes()), start),
             Work::Peer { .. } | Work::Poison { .. } => (Operation::Within, start),
         };
         let Some(reason) = Reason::of(self.count.fetch_add(1, Relaxed) + 1) else {

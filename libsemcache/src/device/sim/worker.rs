@@ -151,6 +151,10 @@ fn execute(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
                 arith::run(kernel);
                 Ok(())
             }
+            Work::Sparse(ref kernel) => {
+                arith::multiply(kernel);
+                Ok(())
+            }
             Work::Poison { dst, shape } => {
                 copy::fill(dst, shape, POISON);
                 Ok(())
@@ -171,7 +175,10 @@ fn throttle(inner: &Inner, op: &Op, started: Instant) {
     let Some(gbs) = inner.config.link_gbs.filter(|gbs| *gbs > 0.0) else {
         return;
     };
-    if matches!(op.work, Work::Kernel(_) | Work::Poison { .. }) {
+    if matches!(
+        op.work,
+        Work::Kernel(_) | Work::Sparse(_) | Work::Poison { .. }
+    ) {
         return;
     }
     let bytes = op.work.shape().bytes();
