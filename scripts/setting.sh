@@ -102,6 +102,16 @@ old_enough() {
     done
 }
 
+# The most static thread-local memory that a library may ask for which a program loads while it runs: glibc's reserve for such libraries.
+MOST_TLS=1664
+
+# little_tls FILE: the library asks for no more.
+little_tls() {
+    local bytes
+    bytes=$(($(readelf -lW "$1" | awk '$1 == "TLS" { print $6 }')))
+    [ "$bytes" -le $MOST_TLS ] || fail "$1 asks for $bytes bytes of static thread-local memory, $MOST_TLS are the limit"
+}
+
 # compile PACKAGE...: in BUILD_PROFILE, into BUILT. In dev all packages, with all features that tests ask for: cargo test has compiled
 # them so. Quietly, unless CARGO_OPTION says otherwise.
 compile() {
@@ -114,7 +124,10 @@ compile() {
 build() {
     [ -z "$PREBUILT" ] || return 0
     compile semcache-cli semcache-blas
-    [ "$BUILD_PROFILE" != release ] || old_enough "$COMMAND" "$BUILT/libsemcache_blas.so"
+    if [ "$BUILD_PROFILE" = release ]; then
+        old_enough "$COMMAND" "$BUILT/libsemcache_blas.so"
+        little_tls "$BUILT/libsemcache_blas.so"
+    fi
     [ -e "$LIBRARY" ] || fail "no library at $LIBRARY"
 }
 
