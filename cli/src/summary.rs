@@ -44,12 +44,14 @@ impl Summary {
     pub(crate) fn line(&self) -> String {
         const NAMED: usize = 4;
         let calls = &self.total.calls;
-        if calls.is_empty() {
+        let counts = &self.total.counts;
+        let sparse = (counts.sparse, counts.sparse + counts.sparse_host);
+        if calls.is_empty() && sparse.1 == 0 {
             return format!("semcache: the program made no BLAS calls{}", self.tail());
         }
         let mut routines: Vec<(&String, &Calls)> =
             calls.iter().filter(|(_, c)| c.offloaded > 0).collect();
-        if routines.is_empty() {
+        if routines.is_empty() && sparse.0 == 0 {
             return format!("semcache: {}{}", self.all_on_host(), self.tail());
         }
         routines.sort_by_key(|(_, c)| Reverse(c.offloaded));
@@ -63,6 +65,9 @@ impl Summary {
             let offloaded: u64 = rest.iter().map(|(_, c)| c.offloaded).sum();
             let all: u64 = rest.iter().map(|(_, c)| c.offloaded + c.host).sum();
             parts.push(format!("{} others {offloaded} of {all}", rest.len()));
+        }
+        if sparse.0 > 0 {
+            parts.push(format!("sparse products {} of {}", sparse.0, sparse.1));
         }
         let (bytes, faults) = (&self.total.counts.bytes, &self.total.counts.faults);
         let faults = faults.read + faults.write;
@@ -86,7 +91,15 @@ impl Summary {
             .map(|(reason, n)| format!("{reason} {n}"))
             .collect();
         let all = sum.host;
-        format!("no call offloaded; {all} on the host ({})", why.join(", "))
+        let mut line = String::from("no call offloaded");
+        if all > 0 {
+            line.push_str(&format!("; {all} on the host ({})", why.join(", ")));
+        }
+        match self.total.counts.sparse_host {
+            0 => {}
+            n => line.push_str(&format!("; {n} sparse products on the host")),
+        }
+        line
     }
 
     fn tail(&self) -> String {
@@ -234,6 +247,19 @@ mod tests {
         assert_eq!(
             summary(r#"{"version":2}"#).line(),
             "semcache: the program made no BLAS calls"
+        );
+    }
+
+    #[test]
+    fn sparse_products_count() {
+        let line = |text| summary(text).line();
+        assert_eq!(
+            line(r#"{"version":2,"sparse_host":3}"#),
+            "semcache: no call offloaded; 3 sparse products on the host"
+        );
+        assert_eq!(
+            line(r#"{"version":2,"sparse":5,"sparse_host":3}"#),
+            "semcache: sparse products 5 of 8 calls offloaded; 0 B moved, 0 B not moved; 0 faults"
         );
     }
 
