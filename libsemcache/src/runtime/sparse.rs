@@ -1,13 +1,12 @@
 //! The entry point of `semcache.h` for sparse matrices. The shim decodes the arguments.
 
-use super::hints::{Entered, bring_up, enter};
+use super::hints::{bring_up, enter};
 use super::init;
 use super::mode::{Mode, mode};
 use super::start;
 use crate::base::DeviceId;
 use crate::base::config::{Devices, Offload};
 use crate::base::counters::COUNTERS;
-use crate::cache::Cache;
 use crate::hints::Status;
 use crate::sparse::link::{self, Link};
 use crate::sparse::product::Product;
@@ -98,8 +97,7 @@ fn linked(product: &Product, nnz: usize, known: Option<Link>) -> Result<Option<L
         let Ok(Some(entered)) = enter() else {
             return Ok(None);
         };
-        let Entered { cache, .. } = &entered;
-        let cache: &'static Cache = cache;
+        let cache = entered.cache;
         let devices = cache.backend().usable();
         let able = (0..devices).all(|d| cache.backend().multiplies_sparse(DeviceId::at(d)));
         if devices == 0 || !able || !cache.whole() {

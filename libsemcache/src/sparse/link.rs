@@ -5,6 +5,7 @@
     reason = "compares bytes of arrays that the program vouches for"
 )]
 
+use core::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
@@ -20,7 +21,8 @@ use crate::cache::watches::Watch;
 #[derive(Debug)]
 pub struct Own {
     id: AllocId,
-    bytes: Box<[u8]>,
+    /// Freed by [`Own::end`] alone: while the cache has an entry for it, devices may write it back.
+    bytes: ManuallyDrop<Box<[u8]>>,
 }
 
 impl Own {
@@ -28,7 +30,16 @@ impl Own {
     #[must_use]
     pub fn new(cache: &Cache, bytes: Box<[u8]>) -> Own {
         let id = cache.add_transient(bytes.as_ptr().addr(), bytes.len());
-        Own { id, bytes }
+        Own {
+            id,
+            bytes: ManuallyDrop::new(bytes),
+        }
+    }
+
+    /// Ends the entry of the cache, and frees the memory.
+    fn end(self, cache: &Cache) {
+        cache.finish_transient(self.id);
+        drop(ManuallyDrop::into_inner(self.bytes));
     }
 
     /// All of it as an operand.
@@ -129,12 +140,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// Ends the entries of the cache. No product of the matrix is being queued.
+    /// Ends the entries of the cache, and frees their memory, which a link that is dropped keeps for good. No product of the matrix is
+    /// being queued.
     pub fn end(self, cache: &Cache) {
         for part in self.parts {
             let scratch = part.scratch.into_values().filter_map(|s| s.memory);
             for own in part.offsets.into_iter().chain(scratch) {
-                cache.finish_transient(own.id);
+                own.end(cache);
             }
         }
     }
