@@ -56,7 +56,10 @@ const FLOORS: Floors = &[
             "cache",
         ],
     ),
-    ("sparse", &["base", "cache", "device::arith", "hints"]),
+    (
+        "sparse",
+        &["base", "process", "host", "cache", "device::arith", "hints"],
+    ),
     ("sched", &["base", "device", "plan", "model", "cache"]),
     (
         "blas",

@@ -56,7 +56,9 @@ pub struct CsrKernel {
     pub columns: u64,
     /// Device address of the entries.
     pub values: u64,
-    /// X, column-major.
+    /// The first and the end of the rows of X that A's columns, or rows if it is transposed, touch. Others need not exist.
+    pub touched: (usize, usize),
+    /// The touched rows of X, column-major.
     pub x: Operand,
     /// Y, column-major.
     pub y: Operand,
@@ -76,17 +78,28 @@ impl CsrKernel {
         }
     }
 
+    /// The address of row 0 of X, which need not exist.
+    #[must_use]
+    pub fn x_row_0(&self) -> u64 {
+        self.x
+            .addr
+            .wrapping_sub((self.touched.0 * self.dtype.size()) as u64)
+    }
+
     /// Bytes of A, X and Y: what a product that reads each once moves.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let entries = self.nnz * (self.index.size() + self.dtype.size());
-        let vectors = (self.rows + self.cols) * self.vectors * self.dtype.size();
+        let (_, y) = self.lengths();
+        let dense = y + self.touched.1 - self.touched.0;
+        let vectors = dense * self.vectors * self.dtype.size();
         entries + (self.rows + 1) * self.index.size() + vectors
     }
 
     /// First address and bytes of each operand that the kernel touches: offsets, columns, entries, X, Y.
     pub fn spans(&self) -> impl Iterator<Item = (u64, usize)> {
-        let (x, y) = self.lengths();
+        let (_, y) = self.lengths();
+        let x = self.touched.1 - self.touched.0;
         let dense = |at: Operand, length: usize| {
             let columns = self.vectors.saturating_sub(1).saturating_mul(at.ld());
             let elements = if length == 0 || self.vectors == 0 {

@@ -20,6 +20,8 @@ pub struct Told {
     pub device_flops: [f64; 2],
     /// Large products by the host BLAS.
     pub host_flops: [f64; 2],
+    /// The device's own memory.
+    pub memory_bytes_per_s: f64,
     /// Bytes of memory that copies of matrices may take.
     pub memory: usize,
 }
@@ -36,6 +38,7 @@ pub fn of_device(policy: &Policy, device: DeviceId) -> Option<Told> {
         latency_s: of.h2d.latency_s,
         device_flops: real.map(|dtype| of.gemm(dtype).peak_flops),
         host_flops: real.map(|dtype| rates.host.gemm_flops[dtype as usize]),
+        memory_bytes_per_s: of.memory_bandwidth,
         memory,
     })
 }

@@ -87,9 +87,6 @@ impl Cache {
         if e.dir.ready(event) {
             return Ok(None);
         }
-        if let Event::DeviceWrite { rect, .. } = event {
-            e.watches.end(rect);
-        }
         self.attempt(e, pools, event, defer, opening, |_| true)
             .map(Some)
     }
@@ -216,7 +213,7 @@ impl Cache {
     }
 
     fn invalid(&self, e: &mut Entry, replica: ReplicaId, rect: &Rect) {
-        e.watches.end(rect);
+        e.watches.end(replica);
         // Bytes that kernels of the program may be changing become the newest when they are released.
         if let Some(s) = e.stores.get_mut(&replica).filter(|s| s.held == 0) {
             Engine {
@@ -482,8 +479,8 @@ impl Cache {
 /// Returns the device memory of a replica to its pool; the next user of the memory waits for all operations over the
 /// replica.
 pub(crate) fn drop_store(e: &mut Entry, pools: &mut [Pool], replica: ReplicaId) {
+    e.watches.remove(replica);
     if let Some(s) = e.stores.remove(&replica) {
-        e.watches.end(&s.rect);
         let mut deps = Deps::default();
         s.ops.all(&mut deps);
         pools[s.device.index()].give(s.range, deps);

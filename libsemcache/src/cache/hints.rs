@@ -76,6 +76,29 @@ impl Cache {
         Ok(open <= whole.bytes() / 2)
     }
 
+    /// A product is about to use these bytes of a block that is in use, in pieces: what the CPU wrote to write-tracked pages of them is
+    /// collected, and their pages may be protected from now on.
+    ///
+    /// # Errors
+    /// A device is lost. [`CacheError::Gone`]: the block ends before the bytes do.
+    pub fn announce(&self, id: AllocId, rect: &Rect) -> Result<(), CacheError> {
+        let mut guard = self.lock();
+        self.inspect_locked(&mut guard, id, rect.span())?;
+        let e = guard.entries.get(&id).ok_or(CacheError::Gone)?;
+        if rect.end() > e.block.len {
+            return Err(CacheError::Gone);
+        }
+        self.enclose(&mut guard, id, rect);
+        Ok(())
+    }
+
+    /// Bytes of copies of matrices that a device can hold.
+    #[must_use]
+    pub fn room(&self, device: DeviceId) -> usize {
+        let state = self.lock();
+        state.pools.get(device.index()).map_or(0, Pool::capacity)
+    }
+
     /// Copies those bytes of an input to a device that it lacks, as the first task of a call would ([`Cache::bring`]). The block is in
     /// use, and the cache keeps bytes there ([`Cache::would_keep`]).
     ///

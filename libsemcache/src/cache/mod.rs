@@ -173,6 +173,12 @@ impl State {
         first.into_iter().chain(rest).collect()
     }
 
+    /// The name of a replica that is being made.
+    fn new_replica(&mut self) -> ReplicaId {
+        self.next_replica += 1;
+        ReplicaId(self.next_replica)
+    }
+
     /// Takes an entry out of the state.
     pub(crate) fn remove(&mut self, id: AllocId) -> Option<Entry> {
         let e = self.entries.remove(&id)?;
@@ -405,11 +411,14 @@ impl Cache {
         let mut resident = vec![0; self.backend.devices().len()];
         let mut held: Vec<&RectSet> = Vec::new();
         for (_, r) in e.dir.replicas() {
+            let Some(device) = r.device else {
+                continue;
+            };
             let n = r.valid.shared_unmixed(rect);
             if n > 0 {
                 held.push(&r.valid);
             }
-            let d = r.device.index();
+            let d = device.index();
             resident[d] = resident[d].max(n);
         }
         let union = match held[..] {

@@ -18,9 +18,12 @@ impl Cache {
         let rect = Rect::interval(all.start, all.end);
         let mut held: Vec<(Interval, DeviceId)> = Vec::new();
         for (_, r) in e.dir.replicas() {
+            let Some(device) = r.device else {
+                continue;
+            };
             let pieces = r.valid.common(&rect);
             let pieces = pieces.iter().filter(|piece| piece.is_interval());
-            held.extend(pieces.map(|piece| (piece.span(), r.device)));
+            held.extend(pieces.map(|piece| (piece.span(), device)));
         }
         drop(state);
         owners(held, all)

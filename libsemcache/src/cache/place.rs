@@ -323,8 +323,7 @@ impl State {
         (range, pitch): (Range, usize),
         deps: &Deps,
     ) -> Result<ReplicaId, CacheError> {
-        self.next_replica += 1;
-        let replica = ReplicaId(self.next_replica);
+        let replica = self.new_replica();
         let mut ops = Ops::default();
         for &t in deps.tickets() {
             ops.push_ordered(rect, t);

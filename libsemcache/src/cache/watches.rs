@@ -1,20 +1,27 @@
 //! Data that are derived from bytes of a block (what is known of a sparse matrix's pattern, say) hold as long as these bytes do not
-//! change. The bytes lie on devices, so that their pages are read-only or write-tracked, and every change reaches the directory: then
-//! copies on devices become invalid, or a kernel writes one. A *watch* ends with the first such event, and when a replica that has
-//! some of the bytes leaves its device, since nothing may notice a change from then on.
+//! change. A derived replica of the directory stands for them (R17): every change of the bytes makes it invalid, and ends the *watch*
+//! that the user of the data looks at. That devices evict copies of the bytes does not.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::base::Rect;
+use crate::base::{AllocId, ReplicaId};
 
 /// Whether watched bytes are what they were.
-#[derive(Clone, Debug)]
-pub struct Watch(Arc<AtomicBool>);
+#[derive(Debug)]
+pub struct Watch {
+    same: Arc<AtomicBool>,
+    /// The derived replicas. [`super::Cache::unwatch`] takes them out of the directory.
+    pub(super) replicas: Vec<(AllocId, ReplicaId)>,
+}
 
 impl Default for Watch {
     fn default() -> Watch {
-        Watch(Arc::new(AtomicBool::new(true)))
+        Watch {
+            same: Arc::new(AtomicBool::new(true)),
+            replicas: Vec::new(),
+        }
     }
 }
 
@@ -22,38 +29,40 @@ impl Watch {
     /// Whether nothing has changed them. It is certain while the cache's lock is held.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.same.load(Ordering::Acquire)
     }
 
     pub(super) fn end(&self) {
-        self.0.store(false, Ordering::Release);
+        self.same.store(false, Ordering::Release);
     }
 }
 
-/// The watched bytes of a block.
+/// The watches on bytes of a block, by derived replica.
 #[derive(Debug, Default)]
-pub(crate) struct Watches(Vec<(Rect, Watch)>);
+pub(crate) struct Watches(BTreeMap<ReplicaId, Arc<AtomicBool>>);
 
 impl Watches {
-    /// Adds bytes to those that a watch is kept on.
-    pub(super) fn add(&mut self, rect: Rect, watch: &Watch) {
-        self.0.push((rect, watch.clone()));
+    /// Bytes of which this replica is derived are watched.
+    pub(super) fn add(&mut self, replica: ReplicaId, watch: &Watch) {
+        self.0.insert(replica, Arc::clone(&watch.same));
     }
 
-    /// Bytes have changed, or are on a device no longer.
-    pub(super) fn end(&mut self, rect: &Rect) {
-        self.0.retain(|(of, watch)| {
-            let ends = of.overlaps(rect);
-            if ends {
-                watch.end();
-            }
-            !ends && watch.holds()
-        });
+    /// Bytes of a replica have changed, which may be a derived one.
+    pub(super) fn end(&self, replica: ReplicaId) {
+        if let Some(same) = self.0.get(&replica) {
+            same.store(false, Ordering::Release);
+        }
+    }
+
+    /// A replica has left the directory.
+    pub(super) fn remove(&mut self, replica: ReplicaId) {
+        self.end(replica);
+        self.0.remove(&replica);
     }
 }
 
 impl Drop for Watches {
     fn drop(&mut self) {
-        self.0.iter().for_each(|(_, watch)| watch.end());
+        self.0.keys().for_each(|replica| self.end(*replica));
     }
 }

@@ -110,6 +110,11 @@
 //!   where two tiles of a matrix meet. What devices hold on a page that is shared with other data of the program from
 //!   then on is written back, and the page becomes accessible.
 //!
+//! * **R17** A *derived* replica stands for data that were computed from the bytes of its rectangle and are kept in another form (of a
+//!   sparse matrix: that its indices are in range, row offsets counted anew, what a device has prepared). It protects pages, and
+//!   becomes invalid, as a copy of the bytes does; but the bytes cannot be copied from it. It is valid only where the host has the
+//!   newest bytes, lies on no device, and stays when replicas on devices are evicted.
+//!
 //! # Where bytes come from
 //!
 //! Only bytes that the destination lacks are copied: from a replica on the destination's device (no link is crossed), else
@@ -205,6 +210,12 @@ pub enum Event {
         pages: Interval,
         /// Whether the pages are write-tracked from now on.
         on: bool,
+    },
+    /// The CPU is about to derive data from all bytes of a derived replica's rectangle: stale bytes are written back, and all become
+    /// valid in the replica (R17).
+    Derive {
+        /// The replica.
+        replica: ReplicaId,
     },
     /// The device memory of the replica is needed for other data: stale bytes that only it holds are written back, and
     /// the replica is released.

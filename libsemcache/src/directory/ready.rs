@@ -14,7 +14,7 @@ impl Allocation {
         match event {
             Event::DeviceRead { replica, rect, .. } => self
                 .replica(*replica)
-                .is_some_and(|holder| surely(&holder.valid, rect)),
+                .is_some_and(|holder| holder.device.is_some() && surely(&holder.valid, rect)),
             Event::DeviceWrite { replica, rect, .. } => {
                 // By R1, bytes that are stale and in no other replica are all in this one.
                 self.find_room(*replica, rect).is_ok()

@@ -1,20 +1,23 @@
 //! Sources of copies: from where a replica gets bytes that it lacks (upload), and from which replica the host does
 //! (write-back).
 
-use crate::base::{Link, Rect, ReplicaId};
+use crate::base::{DeviceId, Link, Rect, ReplicaId};
 
 use super::{Action, Allocation, Place, Replica};
 
 impl Allocation {
     /// Appends the copies that fill `rect` of the replica at position `to`, which holds none of its bytes.
     pub(super) fn bring_up(&self, rect: &Rect, to: usize, actions: &mut Vec<Action>) {
-        let (id, device) = (self.replicas[to].0, self.replicas[to].1.device);
+        let (id, Replica { device, .. }) = &self.replicas[to];
+        let (id, Some(device)) = (*id, *device) else {
+            return;
+        };
         let place = Place::Replica(id);
-        let near = |other: ReplicaId, replica: &Replica| other != id && replica.device == device;
+        let near = |other: ReplicaId, from: DeviceId| other != id && from == device;
         let over = |link: Link, stale: bool| {
-            move |id: ReplicaId, replica: &Replica| {
-                replica.device != device
-                    && self.links.of(device, replica.device) == link
+            move |id: ReplicaId, from: DeviceId| {
+                from != device
+                    && self.links.of(device, from) == link
                     && (stale || !self.not_from.contains(&id))
             }
         };
@@ -41,16 +44,16 @@ impl Allocation {
         }
     }
 
-    /// Whether each byte of `rect` is valid in some replica.
+    /// Whether each byte of `rect` is on some device.
     #[must_use]
     pub fn on_devices(&self, rect: &Rect) -> bool {
         self.nowhere(vec![*rect]).is_empty()
     }
 
-    /// Of these pieces, the bytes that are valid in no replica.
+    /// Of these pieces, the bytes that are on no device.
     #[must_use]
     pub fn nowhere(&self, mut pieces: Vec<Rect>) -> Vec<Rect> {
-        for (_, replica) in &self.replicas {
+        for (_, replica) in self.replicas.iter().filter(|(_, r)| r.device.is_some()) {
             if pieces.is_empty() {
                 break;
             }
@@ -69,10 +72,12 @@ impl Allocation {
         let Ok(to) = self.find(replica) else {
             return Vec::new();
         };
-        let device = self.replicas[to].1.device;
-        let reached = |replica: &Replica| {
-            replica.device == device || self.links.of(device, replica.device) != Link::None
+        let Some(device) = self.replicas[to].1.device else {
+            return Vec::new();
         };
+        let has_link = |from: DeviceId| from == device || self.links.of(device, from) != Link::None;
+        // A derived replica holds no stale byte.
+        let reached = |replica: &Replica| replica.device.is_none_or(has_link);
         if self.replicas.iter().all(|(_, replica)| reached(replica)) {
             return Vec::new();
         }
@@ -139,7 +144,7 @@ impl Allocation {
     /// these replicas holds.
     fn copy_from(
         &self,
-        chosen: impl Fn(ReplicaId, &Replica) -> bool,
+        chosen: impl Fn(ReplicaId, DeviceId) -> bool,
         mut pieces: Vec<Rect>,
         to: Place,
         actions: &mut Vec<Action>,
@@ -148,7 +153,8 @@ impl Allocation {
             if pieces.is_empty() {
                 break;
             }
-            if !chosen(*id, replica) || !pieces.iter().any(|piece| replica.valid.overlaps(piece)) {
+            let from_here = replica.device.is_some_and(|device| chosen(*id, device));
+            if !from_here || !pieces.iter().any(|piece| replica.valid.overlaps(piece)) {
                 continue;
             }
             let from = Place::Replica(*id);

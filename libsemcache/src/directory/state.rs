@@ -51,11 +51,11 @@ pub struct Allocation {
     pub(super) undo: Option<Undo>,
 }
 
-/// Device memory that can hold one rectangle of the allocation.
+/// Device memory that can hold one rectangle of the allocation, or data that are derived from the bytes of one (R17).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replica {
-    /// The device in whose memory the replica lies.
-    pub device: DeviceId,
+    /// The device in whose memory the replica lies; none if it is derived.
+    pub device: Option<DeviceId>,
     /// The bytes that the replica has room for.
     pub rect: Rect,
     /// The bytes that the replica holds, all newest.
@@ -143,6 +143,15 @@ impl Allocation {
 
     /// Adds a replica that holds nothing yet. Ids are never reused: if `id` is known already, nothing changes.
     pub fn add_replica(&mut self, id: ReplicaId, device: DeviceId, rect: Rect) {
+        self.add(id, Some(device), rect);
+    }
+
+    /// Adds a derived replica of these bytes ([`super::Event::Derive`] follows). Ids are never reused.
+    pub fn add_derived(&mut self, id: ReplicaId, rect: Rect) {
+        self.add(id, None, rect);
+    }
+
+    fn add(&mut self, id: ReplicaId, device: Option<DeviceId>, rect: Rect) {
         if let Err(at) = self.replicas.binary_search_by_key(&id, |(known, _)| *known) {
             self.replicas.insert(
                 at,
@@ -276,6 +285,12 @@ impl Allocation {
             if replica.valid.span().end > extent {
                 return Err(format!("replica {} is valid past {extent}", id.0));
             }
+            if replica.device.is_none() {
+                if let Some(rect) = replica.valid.iter().find(|rect| self.stale.overlaps(rect)) {
+                    return Err(format!("replica {} is derived from stale {rect:?}", id.0));
+                }
+                continue;
+            }
             uncovered = uncovered
                 .iter()
                 .flat_map(|rect| replica.valid.missing(rect))
@@ -293,10 +308,12 @@ impl Allocation {
         at.map_err(|_| Illegal::UnknownReplica(id))
     }
 
-    /// The position of a replica that has room for `rect`.
+    /// The position of a replica that has room for `rect`, on a device.
     pub(super) fn find_room(&self, id: ReplicaId, rect: &Rect) -> Result<usize, Illegal> {
         let at = self.find(id)?;
-        if rect.end() <= self.extent && self.replicas[at].1.rect.contains(rect) {
+        let replica = &self.replicas[at].1;
+        let inside = rect.end() <= self.extent && replica.rect.contains(rect);
+        if inside && replica.device.is_some() {
             Ok(at)
         } else {
             Err(Illegal::Outside {

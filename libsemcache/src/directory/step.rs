@@ -79,6 +79,10 @@ impl Allocation {
                 self.trim(actions);
             }
             Event::WriteTrack { pages, on } => self.write_track(*pages, *on, actions),
+            Event::Derive { replica } => {
+                let at = self.find(*replica)?;
+                self.derive_from(at, actions)?;
+            }
             Event::Evict { replica } => {
                 let at = self.find(*replica)?;
                 self.evict(at, actions);
@@ -285,6 +289,22 @@ impl Allocation {
         }
     }
 
+    fn derive_from(&mut self, at: usize, actions: &mut Vec<Action>) -> Result<(), Illegal> {
+        let (replica, Replica { device, rect, .. }) = self.replicas[at];
+        if device.is_some() || rect.end() > self.extent {
+            return Err(Illegal::Outside { replica, rect });
+        }
+        let before = self.observe(rect.span());
+        self.enclose(&rect);
+        self.protect(&before, actions);
+        self.update_host(&rect, actions);
+        let before = self.observe(rect.span());
+        self.valid_mut(at).insert(&rect);
+        self.use_large(&rect);
+        self.protect(&before, actions);
+        Ok(())
+    }
+
     fn evict(&mut self, at: usize, actions: &mut Vec<Action>) {
         let id = self.replicas[at].0;
         let before = self.observe(self.replicas[at].1.valid.span());
@@ -319,7 +339,7 @@ impl Allocation {
         if !self
             .replicas
             .iter()
-            .any(|(_, replica)| replica.device == device)
+            .any(|(_, replica)| replica.device == Some(device))
         {
             return;
         }
@@ -327,7 +347,7 @@ impl Allocation {
         let (gone, kept) = self
             .replicas
             .drain(..)
-            .partition(|(_, replica)| replica.device == device);
+            .partition(|(_, replica)| replica.device == Some(device));
         self.replicas = kept;
         let gone: Vec<(ReplicaId, Replica)> = gone;
         for held in gone.iter().flat_map(|(_, replica)| &replica.valid) {

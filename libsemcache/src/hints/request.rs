@@ -45,16 +45,27 @@ impl Target {
     /// # Errors
     /// The arguments are not valid, or the memory cannot be tracked.
     pub fn of(cache: &Cache, view: &View) -> Result<Option<Target>, Status> {
-        let Some(place) = view.place()? else {
-            return Ok(None);
-        };
+        match view.place()? {
+            Some(place) => {
+                let found = Target::at(cache, (view, &place))?;
+                found.map(Some).ok_or(Status::Untracked)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// A matrix that is not empty; `None` if it lies in no block.
+    ///
+    /// # Errors
+    /// It lies partly in a block.
+    pub fn at(cache: &Cache, (view, place): (&View, &Rect)) -> Result<Option<Target>, Status> {
         // Results that could not be written to memory at these addresses are dropped, as before a call: the program uses them for other
         // data now.
         if !undelivered::none() {
-            drop(undelivered::take(&place));
+            drop(undelivered::take(place));
         }
-        let block = cache.block_at(&place)?.ok_or(Status::Untracked)?;
-        Ok(Some(Target { view: *view, block }))
+        let block = cache.block_at(place)?;
+        Ok(block.map(|block| Target { view: *view, block }))
     }
 
     /// The block that holds the matrix.
@@ -72,7 +83,9 @@ impl Target {
         Ok(place.counted_from(self.block.start))
     }
 
-    fn part(&self, view: View) -> Target {
+    /// A part of the matrix.
+    #[must_use]
+    pub fn part(&self, view: View) -> Target {
         Target { view, ..*self }
     }
 

@@ -1,27 +1,36 @@
 //! The entry point of `semcache.h` for sparse matrices. The shim decodes the arguments.
 
+use std::time::Instant;
+
 use super::hints::{bring_up, enter};
 use super::init;
 use super::mode::{Mode, mode};
 use super::start;
+use super::started::get;
 use crate::base::DeviceId;
 use crate::base::config::{Devices, Offload};
 use crate::base::counters::COUNTERS;
+use crate::blas::told;
+use crate::cache::{Cache, Residency};
 use crate::hints::Status;
+use crate::hints::request::Target;
+use crate::hints::view::View;
 use crate::sparse::link::{self, Link};
+use crate::sparse::parts::Able;
 use crate::sparse::product::Product;
+use crate::sparse::queue::Left;
+use crate::sparse::worth::{self, Moved, Speeds};
 
-/// Products of matrices with fewer bytes are computed on the host, unless all that can be is to run on devices: reading them from main memory
-/// takes about as long as launching a kernel and copying a result.
+/// Bytes of a matrix for which devices are brought up: reading smaller ones takes less time than a product on a device.
 const WORTH_A_DEVICE: usize = 1 << 20;
-/// How often a product sends its matrix again, because it changed before it was checked.
+/// How often a product checks its matrix again, because it changed before that was done.
 const TRIES: usize = 2;
 
 /// `Y := alpha op(A) X + beta Y`. Where devices compute it, their parts of Y stay on devices until the CPU touches them.
 ///
 /// # Errors
 /// [`Status::Invalid`]: see [`Product::check`], [`Product::on_host`]; nothing was computed. [`Status::Lost`], [`Status::Failed`]: results
-/// could not be copied to pages that cannot be protected.
+/// could not be copied to pages that cannot be protected, or a device failed while it wrote Y.
 pub fn multiply(product: &Product) -> Result<(), Status> {
     let nnz = product.check()?;
     let rows = 0..product.csr.rows;
@@ -30,14 +39,30 @@ pub fn multiply(product: &Product) -> Result<(), Status> {
     }
     let left = match pays(product, nnz) {
         true => on_devices(product, nnz)?,
-        false => vec![rows],
+        false => Left::whole(product),
     };
-    match left.is_empty() {
-        true => COUNTERS.sparse.add(1),
+    let bytes = product.kernel(&rows, nnz).bytes();
+    match left.rows.is_empty() && left.sums.is_empty() {
+        true => {
+            COUNTERS.sparse.add(1);
+            let old = match product.beta.is_zero() {
+                true => 0,
+                false => product.y.rows * product.y.cols * product.y.element,
+            };
+            COUNTERS.bytes.per_call.add((bytes + old) as u64);
+        }
         false => COUNTERS.sparse_host.add(1),
     }
-    let mut left = left.iter();
-    left.try_for_each(|rows| product.on_host(rows, nnz))
+    let begun = Instant::now();
+    let mut of_rows = left.rows.iter();
+    of_rows.try_for_each(|rows| product.on_host(rows, nnz))?;
+    for sum in &left.sums {
+        product.add_on_host(&sum.rows, &sum.bytes);
+    }
+    if left.rows == [rows.clone()] {
+        worth::took(&product.csr, bytes, begun.elapsed());
+    }
+    Ok(())
 }
 
 /// Whether devices are to compute it. They come up in the background meanwhile, if they have not yet.
@@ -58,69 +83,146 @@ fn pays(product: &Product, nnz: usize) -> bool {
             if large && mode() == Mode::Cold {
                 start::begin_now();
             }
-            large && mode() == Mode::On
+            large && mode() == Mode::On && sooner(product, nnz).unwrap_or(false)
         }
     }
 }
 
-/// The rows that are left for the host.
-fn on_devices(product: &Product, nnz: usize) -> Result<Vec<std::ops::Range<usize>>, Status> {
-    let rows = 0..product.csr.rows;
-    let whole = || vec![rows.clone()];
-    let known = link::take(&product.csr, product.divides());
+/// Whether devices compute it sooner than the host; none if there are none.
+fn sooner(product: &Product, nnz: usize) -> Option<bool> {
+    let entered = enter().ok()??;
+    let (cache, able) = (entered.cache, able()?);
+    let speeds = speeds(&able)?;
+    let found = |view: &View| -> Residency {
+        let target = Target::of(cache, view).ok().flatten();
+        target.map_or_else(Residency::default, |target| target.residency(cache))
+    };
+    let bytes = |view: &View| view.rows * view.cols * view.element;
+    let (x, y) = (found(&product.x), found(&product.y));
+    let matrix = product.bytes(nnz);
+    let of_matrix = if link::has(&product.csr) { 0 } else { matrix };
+    let of_y = if product.beta.is_zero() {
+        0
+    } else {
+        bytes(&product.y).saturating_sub(y.union)
+    };
+    let moved = Moved {
+        matrix,
+        vectors: bytes(&product.x) + bytes(&product.y),
+        lacking: of_matrix + bytes(&product.x).saturating_sub(x.union) + of_y,
+        stale: x.stale + y.stale,
+    };
+    Some(worth::pays(&product.csr, &moved, &speeds))
+}
+
+/// The devices in use, by what is known of their memory.
+fn able() -> Option<Vec<(Able, told::Told)>> {
+    let runtime = get()?;
+    let cache = runtime.cache?;
+    let of = |d: usize| {
+        let told = told::of_device(&runtime.policy, DeviceId::at(d))?;
+        let able = Able {
+            rate: told.memory_bytes_per_s.max(1.0),
+            room: cache.room(DeviceId::at(d)),
+        };
+        Some((able, told))
+    };
+    let able: Option<Vec<_>> = (0..cache.backend().usable()).map(of).collect();
+    able.filter(|able| !able.is_empty())
+}
+
+fn speeds(able: &[(Able, told::Told)]) -> Option<Speeds> {
+    let sum = |of: fn(&told::Told) -> f64| able.iter().map(|(_, told)| of(told)).sum::<f64>();
+    let speeds = Speeds {
+        devices: sum(|told| told.memory_bytes_per_s),
+        to_devices: sum(|told| told.bytes_per_s[0]),
+        home: sum(|told| told.bytes_per_s[1]),
+    };
+    let known = [speeds.devices, speeds.to_devices, speeds.home];
+    known.iter().all(|rate| *rate > 0.0).then_some(speeds)
+}
+
+/// What is left for the host.
+fn on_devices(product: &Product, nnz: usize) -> Result<Left, Status> {
+    let whole = || Left::whole(product);
+    let known = link::take(&product.csr);
     let Some(mut link) = linked(product, nnz, known)? else {
         return Ok(whole());
     };
     let left = match enter() {
-        Ok(Some(entered)) => product.queue(entered.cache, &mut link),
-        _ => return Ok(whole()),
+        Ok(Some(entered)) => match product.queue(entered.cache, &mut link) {
+            Err(Status::Untracked) => Ok(whole()),
+            left => left,
+        },
+        _ => Ok(whole()),
     };
-    if let Some(surplus) = link::keep(link)
+    let ends = match link.pattern.holds_once() {
+        true => Some(link),
+        false => link::keep(link),
+    };
+    if let Some(ends) = ends
         && let Ok(Some(entered)) = enter()
     {
-        surplus.end(entered.cache);
+        ends.end(entered.cache);
     }
     left
 }
 
 /// The matrix with what is derived from it; `None` if it cannot be on devices.
 fn linked(product: &Product, nnz: usize, known: Option<Link>) -> Result<Option<Link>, Status> {
-    if let Some(known) = known
-        && let Ok(Some(entered)) = enter()
-    {
-        if product.is_same(entered.cache, &known, nnz) {
+    let Ok(Some(entered)) = enter() else {
+        return Ok(None);
+    };
+    let cache = entered.cache;
+    let usable = cache.backend().usable();
+    if let Some(known) = known {
+        let same = known.nnz == nnz && known.devices == usable;
+        if same && known.is_same(cache) {
             return Ok(Some(known));
         }
-        known.end(entered.cache);
+        known.end(cache);
     }
+    let able: Vec<Able> = able().into_iter().flatten().map(|(able, _)| able).collect();
+    if !able_to_multiply(cache, usable) || able.len() != usable {
+        return Ok(None);
+    }
+    drop(entered);
     for _ in 0..TRIES {
+        COUNTERS.sparse_links.add(1);
         let Ok(Some(entered)) = enter() else {
             return Ok(None);
         };
-        let cache = entered.cache;
-        let devices = cache.backend().usable();
-        let able = (0..devices).all(|d| cache.backend().multiplies_sparse(DeviceId::at(d)));
-        if devices == 0 || !able || !cache.whole() {
+        let Ok(watched) = product.watch(cache, nnz) else {
             return Ok(None);
-        }
+        };
         drop(entered);
         // The arrays are read with no lock held and no signal blocked.
-        let shares = product.shares(nnz, devices)?;
-        let sent = match enter() {
-            Ok(Some(entered)) => product.send(entered.cache, &shares),
-            _ => return Ok(None),
-        };
-        let Ok(pattern) = sent else {
+        let derived = product.derive(watched, nnz, &able);
+        let Ok(Some(entered)) = enter() else {
             return Ok(None);
         };
-        COUNTERS.sparse_links.add(1);
-        let link = product.link(cache, (shares, nnz), pattern)?;
-        if link.pattern.holds() {
-            return Ok(Some(link));
-        }
-        if let Ok(Some(entered)) = enter() {
-            link.end(entered.cache);
+        match derived {
+            Ok(derived) => {
+                let link = derived.link(entered.cache, (product.csr, nnz), usable);
+                if link.is_same(entered.cache) {
+                    return Ok(Some(link));
+                }
+                link.end(entered.cache);
+            }
+            Err((status, pattern)) => {
+                // What changed meanwhile may have been invalid only then.
+                let same = pattern.holds(entered.cache);
+                pattern.end(entered.cache);
+                if same {
+                    return Err(status);
+                }
+            }
         }
     }
     Ok(None)
+}
+
+fn able_to_multiply(cache: &Cache, usable: usize) -> bool {
+    let mut devices = (0..usable).map(DeviceId::at);
+    usable > 0 && cache.whole() && devices.all(|d| cache.backend().multiplies_sparse(d))
 }

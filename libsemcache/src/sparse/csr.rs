@@ -108,16 +108,31 @@ impl Csr {
         })
     }
 
-    /// Whether the column indices of these entries lie within the matrix.
+    /// The first and the end of the columns that these entries name; `None` if one lies outside of the matrix.
     #[must_use]
-    pub fn lies_within(&self, entries: &Range<usize>) -> bool {
-        let first = i64::from(self.first);
-        let end = i64::try_from(self.cols).map_or(i64::MAX, |n| n + first);
-        let within = |column: i64| first <= column && column < end;
+    pub fn touched(&self, entries: &Range<usize>) -> Option<(usize, usize)> {
+        let (mut least, mut most) = (i64::MAX, i64::MIN);
         // Without an early end the loop is vectorised.
-        let mut all = true;
-        integers(self.columns, self.index, entries.clone()).for_each(|c| all &= within(c));
-        all
+        integers(self.columns, self.index, entries.clone()).for_each(|column| {
+            least = least.min(column);
+            most = most.max(column);
+        });
+        if entries.is_empty() {
+            return Some((0, 0));
+        }
+        let first = i64::from(self.first);
+        let from = usize::try_from(least.checked_sub(first)?).ok()?;
+        let last = usize::try_from(most.checked_sub(first)?).ok()?;
+        (last < self.cols).then_some((from, last + 1))
+    }
+
+    /// These bytes of an array.
+    #[must_use]
+    pub fn bytes(view: &View) -> Box<[u8]> {
+        let bytes = view.rows * view.element;
+        // SAFETY: as in `integers`.
+        unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(view.addr), bytes) }
+            .into()
     }
 
     /// The offsets of these rows, as the program has them, but counted from the first entry of the first of them.

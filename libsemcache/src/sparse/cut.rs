@@ -11,19 +11,22 @@ pub struct Share {
     pub entries: Range<usize>,
 }
 
-/// Cuts `rows` rows with `nnz` entries into at most `parts` shares with about equally many entries. `offset` says where a row's entries
-/// begin. `None` if the offsets do not ascend where they are looked at.
+/// Cuts rows into at most one share for each weight, whose numbers of entries are as the weights, as far as whole rows can be.
+/// `offset` says where a row's entries begin. Returns the weight's number with each share. `None` if the offsets do not ascend where they
+/// are looked at.
 pub fn by_entries(
-    (rows, nnz): (usize, usize),
-    parts: usize,
+    all: &Share,
+    weights: &[f64],
     offset: impl Fn(usize) -> Option<usize>,
-) -> Option<Vec<Share>> {
-    let mut shares: Vec<Share> = Vec::with_capacity(parts);
-    let (mut row, mut entry) = (0, 0);
-    for part in 1..=parts {
-        let wanted = (nnz as u128 * part as u128 / parts as u128) as usize;
+) -> Option<Vec<(usize, Share)>> {
+    let mut shares: Vec<(usize, Share)> = Vec::with_capacity(weights.len());
+    let (mut row, mut entry) = (all.rows.start, all.entries.start);
+    let (sum, mut before) = (weights.iter().sum::<f64>(), 0.0);
+    for (part, weight) in weights.iter().enumerate() {
+        before += weight;
+        let wanted = all.entries.start + (all.entries.len() as f64 * (before / sum)) as usize;
         // The first row that begins at or behind the wanted entry.
-        let (mut low, mut high) = (row, rows);
+        let (mut low, mut high) = (row, all.rows.end);
         while low < high {
             let middle = low + (high - low) / 2;
             match offset(middle)? < wanted {
@@ -31,17 +34,23 @@ pub fn by_entries(
                 false => high = middle,
             }
         }
-        let end = if part == parts { rows } else { low };
-        let entries = entry..if end == rows { nnz } else { offset(end)? };
-        if entries.start > entries.end || entries.end > nnz {
+        let end = if part + 1 == weights.len() {
+            all.rows.end
+        } else {
+            low
+        };
+        let last = if end == all.rows.end {
+            all.entries.end
+        } else {
+            offset(end)?
+        };
+        if entry > last || last > all.entries.end {
             return None;
         }
         if row < end {
-            shares.push(Share {
-                rows: row..end,
-                entries: entries.clone(),
-            });
-            (row, entry) = (end, entries.end);
+            let (rows, entries) = (row..end, entry..last);
+            shares.push((part, Share { rows, entries }));
+            (row, entry) = (end, last);
         }
     }
     Some(shares)
@@ -51,9 +60,25 @@ pub fn by_entries(
 mod tests {
     use super::*;
 
+    fn weighted(offsets: &[usize], weights: &[f64]) -> Option<Vec<Share>> {
+        let all = Share {
+            rows: 0..offsets.len() - 1,
+            entries: 0..offsets[offsets.len() - 1],
+        };
+        let shares = by_entries(&all, weights, |row| Some(offsets[row]))?;
+        Some(shares.into_iter().map(|(_, share)| share).collect())
+    }
+
     fn cut(offsets: &[usize], parts: usize) -> Option<Vec<Share>> {
-        let size = (offsets.len() - 1, offsets[offsets.len() - 1]);
-        by_entries(size, parts, |row| Some(offsets[row]))
+        weighted(offsets, &vec![1.0; parts])
+    }
+
+    #[test]
+    fn a_faster_device_gets_more_entries() {
+        let offsets: Vec<usize> = (0..=1000).map(|row| row * 5).collect();
+        let shares = weighted(&offsets, &[1.0, 3.0]).unwrap();
+        assert_eq!(shares[0].rows, 0..250);
+        assert_eq!(shares[1].entries, 1250..5000);
     }
 
     #[test]

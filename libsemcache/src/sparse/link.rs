@@ -5,59 +5,16 @@
     reason = "compares bytes of arrays that the program vouches for"
 )]
 
-use core::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::arrays::Own;
 use super::csr::Csr;
 use super::cut::Share;
-use crate::base::{AllocId, DeviceId, Intent, Interval, Op, Rect};
+use crate::base::{DeviceId, Interval, Op};
 use crate::cache::Cache;
-use crate::cache::task::Use;
 use crate::cache::watches::Watch;
-
-/// Memory of the library that devices cache as they cache the program's: it is written by devices alone, or never changes.
-#[derive(Debug)]
-pub struct Own {
-    id: AllocId,
-    /// Freed by [`Own::end`] alone: while the cache has an entry for it, devices may write it back.
-    bytes: ManuallyDrop<Box<[u8]>>,
-}
-
-impl Own {
-    /// Makes an entry of the cache for these bytes.
-    #[must_use]
-    pub fn new(cache: &Cache, bytes: Box<[u8]>) -> Own {
-        let id = cache.add_transient(bytes.as_ptr().addr(), bytes.len());
-        Own {
-            id,
-            bytes: ManuallyDrop::new(bytes),
-        }
-    }
-
-    /// Ends the entry of the cache, and frees the memory.
-    fn end(self, cache: &Cache) {
-        cache.finish_transient(self.id);
-        drop(ManuallyDrop::into_inner(self.bytes));
-    }
-
-    /// All of it as an operand.
-    #[must_use]
-    pub fn operand(&self, access: Intent) -> Use {
-        let view = Rect::interval(0, self.bytes.len());
-        Use {
-            id: self.id,
-            base: self.bytes.as_ptr().addr(),
-            view,
-            footprint: view,
-            access,
-            touched: Vec::new(),
-            size: 1,
-            step: 1,
-        }
-    }
-}
 
 /// Scratch memory of one kind of product, and the number by which the device knows what it prepared there.
 #[derive(Debug)]
@@ -68,61 +25,80 @@ pub struct Scratch {
     pub pattern: u64,
 }
 
-/// A device's share of a matrix.
+/// Rows of a matrix that one kernel computes with.
 #[derive(Debug)]
 pub struct Part {
     /// The device.
     pub device: DeviceId,
-    /// Its rows.
+    /// The rows.
     pub share: Share,
-    /// Row offsets counted from the share's first entry; the program's own ones if that is the first of all.
+    /// The first and the end of the columns with entries in these rows.
+    pub touched: (usize, usize),
+    /// Row offsets counted from the share's first entry; none if devices use the program's own ones.
     pub offsets: Option<Own>,
+    /// Column indices; none if devices use the program's own ones.
+    pub columns: Option<Own>,
     /// By operation and number of vectors.
     pub scratch: FxHashMap<(Op, usize), Scratch>,
 }
+
+/// Bytes of arrays that are not watched, but compared with a copy at each product. Comparing them takes about 0.1 ms.
+const MOST_LOOSE: usize = 2 << 20;
 
 /// Whether the bytes of row offsets and column indices are what they were.
 #[derive(Debug)]
 pub struct Pattern {
     watch: Watch,
-    /// What was found at the addresses of those that devices do not keep, since they share a page with other data.
+    /// What was found at the addresses of those that are not watched.
     loose: Vec<(usize, Box<[u8]>)>,
+    /// Whether the others are too many to compare: then it holds for one product.
+    once: bool,
 }
 
 impl Pattern {
-    /// Of bytes that lie on devices, as far as they can be kept there.
+    /// Of watched bytes, and of those at these addresses. No lock is held.
     #[must_use]
-    pub fn new(cache: &Cache, of: &[(AllocId, Interval)]) -> Pattern {
-        let mut loose = Vec::new();
-        let watch = cache.watch(of, &mut loose);
-        let mut pattern = Pattern {
-            watch,
-            loose: Vec::new(),
-        };
-        if pattern.watch.holds() {
-            let found = |at: Interval| (at.start, memory(at.start, at.len()).into());
-            pattern.loose = loose.into_iter().map(found).collect();
+    pub fn new(watch: Watch, mut loose: Vec<Interval>) -> Pattern {
+        let once = loose.iter().map(|at| at.len()).sum::<usize>() > MOST_LOOSE;
+        if once {
+            loose.clear();
         }
-        pattern
+        let found = |at: Interval| (at.start, memory(at.start, at.len()).into());
+        Pattern {
+            watch,
+            loose: loose.into_iter().map(found).collect(),
+            once,
+        }
     }
 
-    /// Whether none has changed, as far as the last scan of write-tracked pages knows.
+    /// Whether none has changed.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn holds(&self, cache: &Cache) -> bool {
         let same = |(at, bytes): &(usize, Box<[u8]>)| memory(*at, bytes.len()) == &**bytes;
-        self.watch.holds() && self.loose.iter().all(same)
+        cache.is_same(&self.watch) == Ok(true) && self.loose.iter().all(same)
     }
 
-    /// Whether no byte that devices keep has changed. It is certain while the cache's lock is held.
+    /// Whether no watched byte has changed. It is certain while the cache's lock is held.
     #[must_use]
     pub fn is_watched(&self) -> bool {
         self.watch.holds()
+    }
+
+    /// Ends the watch.
+    pub fn end(&self, cache: &Cache) {
+        cache.unwatch(&self.watch);
+    }
+
+    /// Whether later changes would go unnoticed.
+    #[must_use]
+    pub fn holds_once(&self) -> bool {
+        self.once
     }
 }
 
 /// Bytes of the program's memory.
 fn memory<'a>(at: usize, len: usize) -> &'a [u8] {
-    // SAFETY: arrays of the matrix that the program has just named, on pages that are always accessible.
+    // SAFETY: arrays of the matrix that the program has just named. A page whose newest bytes a device has faults, as for the program.
     unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(at), len) }
 }
 
@@ -131,24 +107,39 @@ fn memory<'a>(at: usize, len: usize) -> &'a [u8] {
 pub struct Link {
     /// The matrix.
     pub csr: Csr,
-    /// Whether each device has rows, or the first one has all.
-    pub divided: bool,
-    /// The parts, one for each device.
+    /// Entries.
+    pub nnz: usize,
+    /// How many devices there were.
+    pub devices: usize,
+    /// The parts: one for each device, or several where its memory is too small for its rows.
     pub parts: Vec<Part>,
+    /// Whether the next product begins with the last part: where devices hold only some, they still hold the last ones of the product
+    /// before.
+    pub backwards: bool,
+    /// What each device's rows add to a transposed product, by number of vectors.
+    pub sums: FxHashMap<usize, Vec<(DeviceId, Own)>>,
     /// Ends when row offsets or column indices change.
     pub pattern: Pattern,
 }
 
 impl Link {
+    /// Whether row offsets and column indices are what they were.
+    #[must_use]
+    pub fn is_same(&self, cache: &Cache) -> bool {
+        self.pattern.holds(cache)
+    }
+
     /// Ends the entries of the cache, and frees their memory, which a link that is dropped keeps for good. No product of the matrix is
     /// being queued.
     pub fn end(self, cache: &Cache) {
+        self.pattern.end(cache);
         for part in self.parts {
             let scratch = part.scratch.into_values().filter_map(|s| s.memory);
-            for own in part.offsets.into_iter().chain(scratch) {
-                own.end(cache);
-            }
+            let all = part.offsets.into_iter().chain(part.columns);
+            all.chain(scratch).for_each(|own| own.end(cache));
         }
+        let sums = self.sums.into_values().flatten();
+        sums.for_each(|(_, own)| own.end(cache));
     }
 }
 
@@ -163,12 +154,16 @@ fn links() -> MutexGuard<'static, Vec<Link>> {
 
 /// Takes the link of a matrix; while a thread has it, others find none.
 #[must_use]
-pub fn take(csr: &Csr, divided: bool) -> Option<Link> {
+pub fn take(csr: &Csr) -> Option<Link> {
     let mut links = links();
-    let at = links
-        .iter()
-        .position(|l| l.csr == *csr && l.divided == divided)?;
+    let at = links.iter().position(|l| l.csr == *csr)?;
     Some(links.remove(at))
+}
+
+/// Whether the matrix is linked.
+#[must_use]
+pub fn has(csr: &Csr) -> bool {
+    links().iter().any(|l| l.csr == *csr)
 }
 
 /// Keeps a link, as the one that was used last. Returns one that has to end, if there are too many.

@@ -81,6 +81,13 @@ impl Matrix {
         }
     }
 
+    /// The first and the end of the columns with entries.
+    fn columns(&self) -> (usize, usize) {
+        let columns = self.entries.iter().map(|e| e.1);
+        let end = columns.clone().max().map_or(0, |last| last + 1);
+        (columns.min().unwrap_or(0), end)
+    }
+
     fn integers(of: impl Iterator<Item = usize>, index: Index, first: u8) -> Vec<u8> {
         let all = of.map(|i| i as i64 + i64::from(first));
         match index {
@@ -166,6 +173,7 @@ pub(super) fn all(b: &dyn Backend) {
                         offsets: device.put(&offsets).0,
                         columns: device.put(&columns).0,
                         values: device.put(&encode(dtype, &values)).0,
+                        touched: (0, 0),
                         x: Operand::default(),
                         y: Operand::default(),
                         scratch: 0,
@@ -197,6 +205,11 @@ pub(super) fn all(b: &dyn Backend) {
 fn product(device: &mut Device<'_>, rng: &mut Rng, a: &Matrix, csr: CsrKernel) {
     let dtype = csr.dtype;
     let (from, to) = csr.lengths();
+    let touched = match csr.op {
+        Op::None => a.columns(),
+        Op::Trans | Op::ConjTrans => (0, from),
+    };
+    let csr = CsrKernel { touched, ..csr };
     let dense = |rng: &mut Rng, n: usize| -> Vec<Number> {
         (0..(n + 2) * csr.vectors)
             .map(|_| number(rng, dtype))
@@ -227,7 +240,7 @@ fn product(device: &mut Device<'_>, rng: &mut Rng, a: &Matrix, csr: CsrKernel) {
     let kernel = CsrKernel {
         alpha: value(alpha),
         beta: value(beta),
-        x: Operand::matrix(device.put(&encode(dtype, &x)).0, from + 2),
+        x: Operand::matrix(device.put(&encode(dtype, &x[touched.0..])).0, from + 2),
         y: Operand::matrix(device.put(&encode(dtype, &start)).0, to + 2),
         scratch: device.put(&vec![0; scratch]).0,
         ..csr

@@ -48,7 +48,7 @@ impl Whole for i64 {
 unsafe fn products<T: Scalar, I: Whole>(kernel: &CsrKernel) {
     let (_, length) = kernel.lengths();
     for v in 0..kernel.vectors {
-        let x = pointer::<T>(kernel.x.addr).wrapping_add(v * kernel.x.ld());
+        let x = pointer::<T>(kernel.x_row_0()).wrapping_add(v * kernel.x.ld());
         let y = pointer::<T>(kernel.y.addr).wrapping_add(v * kernel.y.ld());
         // SAFETY: column `v` of X and Y.
         unsafe {
@@ -112,7 +112,7 @@ unsafe fn entries<T: Scalar, I: Whole>(
 }
 
 /// # Safety
-/// As [`multiply`]; `x` has `cols` elements, `y` has `rows`.
+/// As [`multiply`]; `x` has the touched ones of `cols` elements, `y` has `rows`.
 unsafe fn rows<T: Scalar, I: Whole>(kernel: &CsrKernel, x: *mut T, y: *mut T) {
     let (alpha, beta) = (T::from_value(kernel.alpha), T::from_value(kernel.beta));
     for row in 0..kernel.rows {

@@ -75,7 +75,11 @@ impl Queues {
     fn sparse(&mut self) -> Result<&mut Sparse, Status> {
         match &mut self.sparse {
             Some(made) => Ok(made),
-            none => Ok(none.insert(Sparse::new(self.lanes[Lane::Compute as usize].raw)?)),
+            none => {
+                // cuSPARSE loads libraries of its own.
+                let _loading = Loading::new();
+                Ok(none.insert(Sparse::new(self.lanes[Lane::Compute as usize].raw)?))
+            }
         }
     }
 

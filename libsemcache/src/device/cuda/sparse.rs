@@ -155,12 +155,16 @@ enum Dense {
 impl Dense {
     fn new(kernel: &CsrKernel, of_x: bool) -> Result<Dense, Status> {
         let (x, y) = kernel.lengths();
-        let (at, length) = if of_x { (kernel.x, x) } else { (kernel.y, y) };
+        // cuSPARSE reads those elements of X only that columns of A name.
+        let (at, addr, length) = match of_x {
+            true => (kernel.x, kernel.x_row_0(), x),
+            false => (kernel.y, kernel.y.addr, y),
+        };
         let (length, data) = (count(length)?, data_type(kernel.dtype));
         if kernel.vectors == 1 {
             let mut made = ptr::null_mut();
             // SAFETY: as in `Described::new`.
-            check(unsafe { sys::cusparseCreateDnVec(&mut made, length, pointer(at.addr), data) })?;
+            check(unsafe { sys::cusparseCreateDnVec(&mut made, length, pointer(addr), data) })?;
             return Ok(Dense::Vector(made));
         }
         let mut made = ptr::null_mut();
@@ -168,7 +172,7 @@ impl Dense {
         let order = cusparseOrder_t::CUSPARSE_ORDER_COL;
         // SAFETY: as in `Described::new`.
         check(unsafe {
-            sys::cusparseCreateDnMat(&mut made, length, cols, ld, pointer(at.addr), data, order)
+            sys::cusparseCreateDnMat(&mut made, length, cols, ld, pointer(addr), data, order)
         })?;
         Ok(Dense::Matrix(made))
     }
@@ -321,7 +325,8 @@ impl Sparse {
                 )),
                 (Dense::Vector(x), Dense::Vector(y)) => {
                     let matrix = known.matrix.0;
-                    if !known.prepared {
+                    // After an error the caller takes the scratch memory for what it was before.
+                    if !core::mem::take(&mut known.prepared) {
                         check(sys::cusparseSpMV_preprocess(
                             self.handle,
                             op,
@@ -334,7 +339,6 @@ impl Sparse {
                             algorithm,
                             scratch,
                         ))?;
-                        known.prepared = true;
                     }
                     check(sys::cusparseSpMV(
                         self.handle,
@@ -347,7 +351,9 @@ impl Sparse {
                         data,
                         algorithm,
                         scratch,
-                    ))
+                    ))?;
+                    known.prepared = true;
+                    Ok(())
                 }
                 _ => Err(INVALID),
             }

@@ -556,6 +556,45 @@ fn the_pages_of_an_operand_in_a_panel_are_protected_together() {
 }
 
 #[test]
+fn data_derived_from_bytes_protect_them_when_devices_hold_them_no_longer() {
+    let rect = Rect::interval(0, 16 * KIB);
+    let mut a = alloc(16 * KIB);
+    a.add_replica(ReplicaId(1), DeviceId(0), rect);
+    step(&mut a, &write(1, rect));
+    a.add_derived(ReplicaId(2), rect);
+    let replica = ReplicaId(2);
+    let derived = step(&mut a, &Event::Derive { replica });
+    // The CPU reads the newest bytes.
+    let (from, to) = (Place::Replica(ReplicaId(1)), Place::Host);
+    assert_eq!(derived[0], Action::Copy { from, to, rect });
+    let replica = ReplicaId(1);
+    assert_eq!(step(&mut a, &Event::Evict { replica }).len(), 1);
+    assert_eq!(accesses(&a), [Access::Read; 4]);
+    // Devices get the bytes from the host, and cannot use the replica.
+    a.add_replica(ReplicaId(3), DeviceId(0), rect);
+    assert_eq!(step(&mut a, &read(3, rect)), vec![upload(3, rect)]);
+    let refused = a.step(&read(2, rect), &mut Vec::new());
+    assert!(matches!(refused, Err(Illegal::Outside { .. })));
+    assert!(a.on_devices(&rect));
+    // The loss of all devices leaves it as it is; the first write of the CPU or of a device ends it.
+    let device = DeviceId(0);
+    step(&mut a, &Event::Lost { device });
+    assert_eq!(accesses(&a), [Access::Read; 4]);
+    assert!(!a.on_devices(&rect));
+    a.add_replica(ReplicaId(4), DeviceId(1), rect);
+    let ends = Action::Invalid {
+        replica: ReplicaId(2),
+        rect,
+    };
+    assert!(step(&mut a.clone(), &write(4, rect)).contains(&ends));
+    let span = Interval::new(0, 8 * KIB);
+    let written = step(&mut a, &Event::CpuWrite { span });
+    assert!(
+        matches!(written[0], Action::Invalid { replica: ReplicaId(2), rect } if rect == span.into())
+    );
+}
+
+#[test]
 fn a_tile_that_is_evicted_leaves_the_one_beside_it_where_it_is() {
     // Two tiles of four columns of 16 KiB; in each column they meet within a page.
     let (upper, lower) = (

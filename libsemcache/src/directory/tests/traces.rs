@@ -186,7 +186,12 @@ fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
         match (step.kind, id) {
             (0..20, _) | (20..150, None) => {
                 if world.blocks.len() < 5 {
-                    world.add_block(device, within(all, setting, n));
+                    let derived = d % 4 == 0;
+                    let rect = within(all, setting, n);
+                    match derived {
+                        true => world.add_block(None, rect.span().into()),
+                        false => world.add_block(Some(device), rect),
+                    }
                 }
             }
             (20..23, Some(_)) => world.write_track(rect, d % 3 != 0),
@@ -194,6 +199,12 @@ fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
                 world.enclose(rect);
                 if d % 3 == 0 {
                     world.write_track(rect, true);
+                }
+            }
+            (26..115, Some(id)) if world.blocks[&id].device.is_none() => {
+                let room = world.blocks[&id].rect;
+                if room.end() <= world.content {
+                    world.derive(id);
                 }
             }
             (26..70, Some(id)) => {

@@ -22,7 +22,8 @@ pub(super) struct Memory {
 
 #[derive(Debug)]
 pub(super) struct DeviceBlock {
-    pub(super) device: DeviceId,
+    /// None if the block stands for derived data.
+    pub(super) device: Option<DeviceId>,
     pub(super) rect: Rect,
     memory: Memory,
 }
@@ -95,7 +96,8 @@ impl World {
         self.random.to_be_bytes()[1]
     }
 
-    pub(super) fn add_block(&mut self, device: DeviceId, rect: Rect) {
+    /// Adds a replica on a device, or a derived one.
+    pub(super) fn add_block(&mut self, device: Option<DeviceId>, rect: Rect) {
         let id = ReplicaId(self.next_replica);
         self.next_replica += 1;
         let bytes = (0..self.extent).map(|_| self.byte()).collect();
@@ -111,7 +113,17 @@ impl World {
                 memory,
             },
         );
-        self.alloc.add_replica(id, device, rect);
+        match device {
+            Some(device) => self.alloc.add_replica(id, device, rect),
+            None => self.alloc.add_derived(id, rect),
+        }
+    }
+
+    /// The CPU computes something from all bytes of a derived replica.
+    pub(super) fn derive(&mut self, replica: ReplicaId) {
+        let rect = self.blocks[&replica].rect;
+        self.note_use(rect);
+        self.event(&Event::Derive { replica });
     }
 
     /// Bytes that only devices without a link hold are written back before a device reads them.
@@ -314,7 +326,9 @@ impl World {
         }
         for (rect, replica) in call
             .iter()
-            .flat_map(|rect| self.blocks.keys().map(move |id| (rect, id)))
+            .flat_map(|rect| self.blocks.iter().map(move |block| (rect, block)))
+            .filter(|(_, (_, block))| block.device.is_some())
+            .map(|(rect, (id, _))| (rect, id))
         {
             for intent in [Intent::Read, Intent::Update, Intent::Overwrite] {
                 repeats::check(&self.alloc, *replica, rect, intent);
@@ -427,6 +441,13 @@ impl World {
             _ => None,
         };
         self.execute(&actions, kernel);
+        if let Event::Derive { replica } = event {
+            let memory = &mut self.blocks.get_mut(replica).unwrap().memory;
+            for at in offsets(&self.alloc.replica(*replica).unwrap().rect) {
+                assert!(self.host.good[at], "{at} is derived from an old byte");
+                (memory.good[at], memory.bytes[at]) = (true, self.host.bytes[at]);
+            }
+        }
         self.forget_gaps(Some(event));
         self.compare();
     }
@@ -444,6 +465,7 @@ impl World {
                 Action::Copy { from, to, rect } => {
                     if let (Place::Replica(from), Place::Replica(to)) = (from, to) {
                         let (from, to) = (self.blocks[from].device, self.blocks[to].device);
+                        let (from, to) = (from.unwrap(), to.unwrap());
                         let linked = from == to || self.alloc.links.of(to, from) != Link::None;
                         assert!(linked, "{to:?} has no link to {from:?}");
                     }
@@ -521,7 +543,7 @@ impl World {
                 }
                 Place::Replica(id) => {
                     let block = &self.blocks[&id];
-                    assert!(block.rect.contains_offset(at));
+                    assert!(block.device.is_some() && block.rect.contains_offset(at));
                     &block.memory
                 }
             };
@@ -544,7 +566,7 @@ impl World {
                 }
                 Place::Replica(id) => {
                     let block = self.blocks.get_mut(&id).unwrap();
-                    assert!(block.rect.contains_offset(at));
+                    assert!(block.device.is_some() && block.rect.contains_offset(at));
                     &mut block.memory
                 }
             };

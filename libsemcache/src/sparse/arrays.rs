@@ -1,0 +1,144 @@
+//! Memory that products use: arrays and vectors of the program, and data of the library's own.
+
+use core::mem::ManuallyDrop;
+
+use crate::base::{AllocId, Intent, Rect};
+use crate::cache::task::Use;
+use crate::cache::{Cache, CacheError};
+use crate::hints::Status;
+use crate::hints::request::Target;
+use crate::hints::view::View;
+use crate::host;
+
+/// Memory of the library that devices cache as they cache the program's: it is written by devices alone, or never changes.
+#[derive(Debug)]
+pub struct Own {
+    id: AllocId,
+    /// Freed by [`Own::end`] alone: while the cache has an entry for it, devices may write it back.
+    bytes: ManuallyDrop<Box<[u8]>>,
+}
+
+impl Own {
+    /// Makes an entry of the cache for these bytes.
+    #[must_use]
+    pub fn new(cache: &Cache, bytes: Box<[u8]>) -> Own {
+        let id = cache.add_transient(bytes.as_ptr().addr(), bytes.len());
+        Own {
+            id,
+            bytes: ManuallyDrop::new(bytes),
+        }
+    }
+
+    /// Ends the entry of the cache, and frees the memory.
+    pub fn end(self, cache: &Cache) {
+        cache.finish_transient(self.id);
+        drop(ManuallyDrop::into_inner(self.bytes));
+    }
+
+    /// All of it as an operand.
+    #[must_use]
+    pub fn operand(&self, access: Intent) -> Use {
+        self.part(Rect::interval(0, self.bytes.len()), (1, 1), access)
+    }
+
+    /// These bytes of it as an operand, a matrix with elements of this size and this leading dimension.
+    #[must_use]
+    pub fn part(&self, view: Rect, (size, ld): (usize, usize), access: Intent) -> Use {
+        Use {
+            id: self.id,
+            base: self.bytes.as_ptr().expose_provenance(),
+            view,
+            footprint: view,
+            access,
+            touched: Vec::new(),
+            size,
+            step: isize::try_from(ld).unwrap_or(isize::MAX),
+        }
+    }
+
+    /// Its newest bytes, which are copied from the devices that hold them.
+    ///
+    /// # Errors
+    /// They are lost, or a device refused a copy.
+    pub fn bytes(&self, cache: &Cache) -> Result<&[u8], CacheError> {
+        let home = cache.write_home(self.id, &Rect::interval(0, self.bytes.len()))?;
+        home.wait(cache.backend())?;
+        Ok(&self.bytes)
+    }
+}
+
+/// Memory of the program that a product uses in pieces.
+#[derive(Debug)]
+pub struct Placed {
+    memory: Memory,
+    view: View,
+}
+
+#[derive(Debug)]
+enum Memory {
+    /// Devices keep what they get of it.
+    Block(Target),
+    /// Memory of unknown lifetime: its bytes are sent to devices by each product, and come home before it ends.
+    Transient(AllocId),
+}
+
+impl Placed {
+    /// A view; `None` if it is empty. The cache's lock is not held, and signals are blocked.
+    ///
+    /// # Errors
+    /// Devices cannot use the bytes, or one is lost.
+    pub fn of(cache: &Cache, view: View, access: Intent) -> Result<Option<Placed>, Status> {
+        let Some(place) = view.place()? else {
+            return Ok(None);
+        };
+        let memory = match Target::at(cache, (&view, &place))? {
+            Some(target) => {
+                if !target.enter(cache) {
+                    return Err(Status::Untracked);
+                }
+                cache.announce(target.block(), &target.rect()?)?;
+                Memory::Block(target)
+            }
+            // The program guards some of it: its own access faults there.
+            None if !host::guards::permits(&place, access != Intent::Read) => {
+                return Err(Status::Untracked);
+            }
+            None => Memory::Transient(cache.add_transient(place.start, place.end() - place.start)),
+        };
+        Ok(Some(Placed { memory, view }))
+    }
+
+    /// A part of the view as an operand.
+    ///
+    /// # Errors
+    /// The part is not within the view.
+    pub fn operand(&self, cache: &Cache, part: View, access: Intent) -> Result<Use, Status> {
+        match &self.memory {
+            Memory::Block(target) => {
+                let target = target.part(part);
+                target.operand(cache, target.rect()?, access)
+            }
+            Memory::Transient(id) => {
+                let place = part.place()?.ok_or(Status::Invalid)?;
+                let view = place.counted_from(self.view.addr);
+                Ok(Use {
+                    id: *id,
+                    base: self.view.addr,
+                    view,
+                    footprint: view,
+                    access,
+                    touched: Vec::new(),
+                    size: part.element,
+                    step: isize::try_from(part.ld).unwrap_or(isize::MAX),
+                })
+            }
+        }
+    }
+
+    /// The product has ended, and waited for all copies.
+    pub fn end(&self, cache: &Cache) {
+        if let Memory::Transient(id) = &self.memory {
+            cache.finish_transient(*id);
+        }
+    }
+}
