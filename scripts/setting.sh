@@ -162,12 +162,13 @@ obtain() {
     fi
 }
 
-# standin_in DIR: the stand-in for NVIDIA's libraries. One file under both names: one library in the process.
+# standin_in DIR: the stand-in for NVIDIA's libraries. One file under all names: one library in the process.
 standin_in() {
     compile semcache-standin
     mkdir "$1"
     cp "$BUILT/libsemcache_standin.so" "$1/libcuda.so.1"
     ln "$1/libcuda.so.1" "$1/libcublas.so.13"
+    ln "$1/libcuda.so.1" "$1/libcusparse.so.12"
 }
 
 # legacy_clients: the programs of examples/legacy, in $TARGET/legacy.

@@ -63,7 +63,7 @@ step 390 cargo_test
 step 1 host_blas
 
 # The client suites, each with the seconds of its quick part.
-suites=(1:legacy 2:caffe 2:tools 260:edge 2:security 3:doors 110:standin 15:beside 21:netlib 35:netlib_alloc 33:lapack
+suites=(1:legacy 2:caffe 2:tools 260:edge 2:security 3:doors 135:standin 15:beside 21:netlib 35:netlib_alloc 33:lapack
     38:numpy 45:cxx 16:r_octave 60:trace 53:bench 8:virtual 70:library 23:mpi 3:stress 40:fuzz 130:entry)
 case "${1:-}" in
 '')

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tests the CUDA backend without a GPU, on the stand-in for libcuda and libcublas: the device contract, the clients, and
-# every function of the two libraries failing once, and failing at all later calls.
+# Tests the CUDA backend without a GPU, on the stand-in for libcuda, libcublas and libcusparse: the device contract, the
+# clients, and every function of the three libraries failing once, and failing at all later calls.
 #
 #   standin.sh [--quick]     --quick: two settings instead of eleven, and each function fails at its first and its last call, on two
 #                            GPUs only
@@ -35,6 +35,8 @@ say "the device contract: as on simulated devices"
 for client in fixed arguments memory vanishing declined children kernel_code while_loading; do
     gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$ROOT/tests/edge/$client.c" -lblas -lpthread -lm &
 done
+gcc -std=c99 -D_GNU_SOURCE -O1 -g -Wall -Wextra -rdynamic -I"$ROOT/include" -o "$dir/csr" "$ROOT/tests/library/csr.c" \
+    -lblas -lpthread -ldl &
 gfortran -O2 -g -o "$dir/common" "$ROOT/tests/edge/common.f90" -lblas &
 legacy_clients &
 wait
@@ -131,6 +133,105 @@ settings=(memory=33554432,taken=33554432@1 memory=33554432,taken=33554432@6)
 # One line reports that.
 SEMCACHE_LOG=error same memory host fallbacks -- ./memory
 settings=("${usual[@]}")
+
+# Products of sparse matrices: every function of cuSPARSE is called, and devices compute most products.
+./csr >csr.plain
+mkdir -p reports/csr
+for setting in "${settings[@]}"; do
+    run "SEMCACHE_STANDIN=$setting" "SEMCACHE_STANDIN_COUNTS=$dir/counts" "SEMCACHE_REPORT=$dir/reports/csr/%p.json" -- ./csr with
+    [ $status = 0 ] && cmp csr.plain run.out && [ ! -s run.stderr ] || { cat run.stderr; fail "csr under '$setting': status $status"; }
+    [ "$(grep -c '^cusparse.* 0$' counts)" = 0 ] && [ "$(grep -c '^cusparse' counts)" = 13 ] ||
+        fail "csr under '$setting' calls only these: $(awk '$2' counts)"
+done
+sum reports/csr "sparse>=$((200 * ${#settings[@]}))" "sparse_host>=1" "sparse_links>=30" cache.closes faults
+say "csr: as plain"
+
+# sparse LIBRARIES VAR=VALUE...: the program csr in a folder of its own, which is the current one. Not in the whole hard setting,
+# so that the program does not look where the matrix is.
+sparse() {
+    local libraries=$1
+    shift
+    rm -f one.json
+    HARD=(SEMCACHE_OFFLOAD=always SEMCACHE_OWN=4KiB)
+    LD_LIBRARY_PATH=$libraries run "$@" "SEMCACHE_REPORT=$PWD/one.json" -- "$dir/csr" with
+}
+# counted KEY: of its report.
+counted() { python3 "$ROOT/scripts/report_sum.py" --print "$1" one.json; }
+
+# failing_sparse SETTING: each function of cuSPARSE fails once, or from then on. In little memory, so that scratch memory is evicted,
+# too. Of a lost device a line tells, if it had the only copy of a vector, or the status of a product. Two programs at a time.
+failing_sparse() {
+    local machine=$1 memory=SEMCACHE_MEMORY=300KiB name calls n at how half
+    rm -rf halves && mkdir -p halves/0 halves/1
+    (
+        cd halves/0
+        sparse "$dir/gpu" "SEMCACHE_STANDIN=$machine" "$memory" "SEMCACHE_STANDIN_COUNTS=$dir/counts"
+        [ $status = 0 ] && cmp ../../csr.plain run.out && [ "$(counted cache.evictions)" -gt 100 ] ||
+            fail "csr under '$machine': status $status, $(cat run.stderr)"
+        counted sparse_host >"$dir/usual"
+    )
+    grep ^cusparse counts | while read -r name calls; do
+        at="1 2 $(((calls + 1) / 2)) $calls"
+        [ -z "$quick" ] || at="1 $((calls / 2 + 1))"
+        for n in $(printf '%s\n' $at | sort -nu); do
+            [ "$n" -le "$calls" ] || continue
+            printf '%s\n' "$name:$n" "$name:$n:sticky"
+        done
+    done >failures
+    for half in 0 1; do
+        (
+            cd halves/$half
+            awk -v half=$half 'int((NR - 1) / 2) % 2 == half' ../../failures | while read -r how; do
+                sparse "$dir/gpu" "SEMCACHE_STANDIN=$machine" "$memory" "SEMCACHE_STANDIN_FAIL=$how"
+                sparse_end "$how"
+            done >ends
+        ) &
+    done
+    wait
+    cat halves/*/ends >ends
+    if grep '^wrong' ends || [ "$(wc -l <ends)" != "$(wc -l <failures)" ]; then fail "'$machine', cuSPARSE"; fi
+    say "'$machine', cuSPARSE: $(wc -l <failures) failures, $(grep -c host ends) finished on the host, $(grep -c gone ends || true) told" \
+        "of a lost device"
+    [ "$(grep -c host ends)" -gt 10 ] || fail "hardly any product was left to the host"
+}
+# sparse_end FAILURE: how the program csr ended, in one word; or all about it.
+sparse_end() {
+    if [ "$(wc -l <run.stderr)" -le 3 ] && ! grep -q '^semcache-standin' run.stderr; then
+        if [ $status = 0 ] && cmp -s "$dir/csr.plain" run.out; then
+            [ "$(counted sparse_host)" -gt "$(cat "$dir/usual")" ] && printf 'host\n' || printf 'device\n'
+            return
+        elif [[ $1 == *:sticky ]] && { { [ $status = 70 ] && grep -q 'the only copy of the matrix' run.stderr; } ||
+            { [ $status = 1 ] && tail -1 run.out | grep -q '(the device is lost), not 0'; }; }; then
+            printf 'gone\n'
+            return
+        fi
+    fi
+    printf 'wrong: %s: status %s, %s\n' "$1" "$status" "$(tail -q -n 3 run.out run.stderr | tr '\n' ' ')"
+}
+[ -n "$quick" ] || failing_sparse late,poison
+failing_sparse devices=2,late,poison,seed=6
+
+# Without cuSPARSE, or one of its functions, the host makes all products, and other calls run on the devices.
+lacking() {
+    (
+        cd halves/0
+        sparse "$dir/lacking"
+        [ $status = 0 ] && cmp ../../csr.plain run.out && [ ! -s run.stderr ] || fail "without $1: status $status, $(cat run.stderr)"
+        [ "$(counted sparse)" = 0 ] && [ "$(counted calls.daxpy.offloaded)" -gt 0 ] || fail "without $1: $(cat one.json)"
+    )
+}
+removed="cusparseSpMV_preprocess"
+[ -n "$quick" ] || removed=$(awk '/^cusparse/ { print $1 }' counts)
+mkdir lacking
+ln gpu/libcuda.so.1 gpu/libcublas.so.13 lacking/
+lacking libcusparse
+for name in $removed; do
+    rm -f lacking/libcusparse.so.12
+    LC_ALL=C sed "s/\x00$name\x00/\x00X${name:1}\x00/" gpu/libcuda.so.1 >lacking/libcusparse.so.12
+    ! cmp -s gpu/libcuda.so.1 lacking/libcusparse.so.12 || fail "no symbol $name to remove"
+    lacking "$name"
+done
+say "without cuSPARSE: on the host"
 
 # failing DEVICES: the fixed program with one failing call. Every function that the backend calls fails at its first,
 # second, middle and last call; only that call, or all later calls, too.

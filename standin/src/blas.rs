@@ -22,10 +22,10 @@ use crate::state::{Handle, State, lock};
 /// cuBLAS 13.0.
 const VERSION: c_int = 130_000;
 
-/// One call of a cuBLAS function: the locked state, and the settings of its handle.
+/// One call of a function of cuBLAS or cuSPARSE: the locked state, and the settings of its handle.
 pub(crate) struct Call {
-    state: MutexGuard<'static, State>,
-    stream: usize,
+    pub(crate) state: MutexGuard<'static, State>,
+    pub(crate) stream: usize,
     device_pointers: bool,
 }
 
@@ -33,13 +33,17 @@ impl Call {
     pub(crate) fn new(handle: usize) -> Outcome<Self> {
         let state = lock()?;
         let known = *state.handles.get(&handle).ok_or(Status::InvalidHandle)?;
+        Call::with(state, known)
+    }
+
+    pub(crate) fn with(state: MutexGuard<'static, State>, known: Handle) -> Outcome<Self> {
         let current = state.current()?;
         let stream = state.stream(known.stream)?;
         // A kernel is not launched into a stream of another context.
         let home = state.streams.get(&stream).map(|s| s.context);
         if current != known.context || home != Some(current) {
             complain(format_args!(
-                "a cublas handle of context {:#x} with a stream of {home:x?} is used in {current:#x}",
+                "a handle of context {:#x} with a stream of {home:x?} is used in {current:#x}",
                 known.context
             ));
             return Err(Status::LaunchFailed);

@@ -13,15 +13,28 @@ use std::sync::{Mutex, Once, PoisonError};
 use crate::end::{ENDED, end_with_process};
 use crate::machine::machine;
 use crate::misuse::complain;
-use crate::names::{EXECUTION_FAILED, INTERNAL_ERROR, Outcome, Status};
+use crate::names::{BLAS_ERROR, BLAS_FAILED, Outcome, SPARSE_ERROR, SPARSE_FAILED, Status};
 use crate::settings::{Fail, settings};
 use crate::table::{COUNTS, NAMES};
 
-/// Which of the two libraries a function belongs to; their statuses differ.
+/// Which of the three libraries a function belongs to; their statuses differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
     Driver,
     Blas,
+    Sparse,
+}
+
+impl Family {
+    /// Whether this function registers the exit handler of its library: cuBLAS does at its first kernel, cuSPARSE with its first
+    /// handle.
+    fn begins_with(self, name: &str) -> bool {
+        match self {
+            Family::Driver => false,
+            Family::Blas => name.contains("gem"),
+            Family::Sparse => name == "cusparseCreate",
+        }
+    }
 }
 
 /// The process that made the first call: only its calls are counted, and devices do not survive a fork.
@@ -44,13 +57,14 @@ fn still_there(index: usize) {
 
 /// Runs the body of the exported function with this index.
 pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome) -> i32 {
-    let (success, failed, panicked) = match family {
-        Family::Driver => (0, Status::Unknown as i32, Status::Unknown as i32),
-        Family::Blas => (0, EXECUTION_FAILED, INTERNAL_ERROR),
+    let (failed, panicked) = match family {
+        Family::Driver => (Status::Unknown as i32, Status::Unknown as i32),
+        Family::Blas => (BLAS_FAILED, BLAS_ERROR),
+        Family::Sparse => (SPARSE_FAILED, SPARSE_ERROR),
     };
-    if family == Family::Blas && NAMES[index].contains("gem") {
-        static FIRST: Once = Once::new();
-        FIRST.call_once(end_with_process);
+    if family.begins_with(NAMES[index]) {
+        static FIRST: [Once; 3] = [const { Once::new() }; 3];
+        FIRST[family as usize].call_once(end_with_process);
     }
     still_there(index);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -65,7 +79,7 @@ pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome
         if fails(index) {
             return None;
         }
-        if family == Family::Blas {
+        if family != Family::Driver {
             load_code(index);
         }
         if settings().system {
@@ -75,9 +89,12 @@ pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome
     }));
     still_there(index);
     match outcome {
-        Ok(Some(Ok(()))) => success,
-        Ok(Some(Err(status))) if family == Family::Blas => status.blas(),
-        Ok(Some(Err(status))) => status as i32,
+        Ok(Some(Ok(()))) => 0,
+        Ok(Some(Err(status))) => match family {
+            Family::Driver => status as i32,
+            Family::Blas => status.blas(),
+            Family::Sparse => status.sparse(),
+        },
         Ok(None) if takes_memory(NAMES[index]) => Status::OutOfMemory as i32,
         Ok(None) => failed,
         Err(_) => panicked,
@@ -142,7 +159,7 @@ fn fails(index: usize) -> bool {
 /// At the first call of a function that queues a kernel: takes as long as its code takes to load. Other calls go on meanwhile.
 fn load_code(index: usize) {
     let (name, code) = (NAMES[index], settings().code);
-    let manages = ["Create", "Destroy", "Get", "Set"];
+    let manages = ["Create", "Destroy", "Get", "Set", "Size"];
     if code > 0 && COUNTS[index].load(Relaxed) == 1 && !manages.iter().any(|m| name.contains(m)) {
         std::thread::sleep(core::time::Duration::from_micros(code));
     }

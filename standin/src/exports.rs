@@ -1,4 +1,4 @@
-//! The exported functions of libcuda and libcublas, made from the rows of the table.
+//! The exported functions of libcuda, libcublas and libcusparse, made from the rows of the table.
 
 #![expect(unsafe_code, reason = "exports C functions")]
 
@@ -11,9 +11,12 @@ use semcache::base::Routine::{
 };
 
 use crate::calls::{self, Family};
+use crate::descriptors::Kind;
 use crate::table::{Entry, functions};
 use crate::transfer::{Copy2, Copy3};
-use crate::{allocate, blas, context, level2, level3, matrices, order, packed, platform, transfer};
+use crate::{
+    allocate, blas, context, level2, level3, matrices, order, packed, platform, sparse, transfer,
+};
 
 macro_rules! exports {
     ($($family:ident [$($name:ident $(: $tag:expr)?),+ $(,)?] $args:tt => $body:path;)+) => {

@@ -59,7 +59,7 @@ struct Guest {
 
 impl State {
     /// The device of a stream.
-    fn device_of(&self, stream: usize) -> Outcome<DeviceId> {
+    pub(crate) fn device_of(&self, stream: usize) -> Outcome<DeviceId> {
         let context = self
             .streams
             .get(&stream)

@@ -1,6 +1,6 @@
-//! A stand-in for `libcuda.so.1` and `libcublas.so.13`: the functions that the CUDA backend calls, carried out by the
-//! simulated devices of `semcache::device::sim`. One library exports the functions of both, so that both file names can
-//! be links to one file and share its state. The stand-in exists for tests: where the behaviour of the real libraries
+//! A stand-in for `libcuda.so.1`, `libcublas.so.13` and `libcusparse.so.12`: the functions that the CUDA backend calls,
+//! carried out by the simulated devices of `semcache::device::sim`. One library exports the functions of all three, so that
+//! the file names can be links to one file and share its state. The stand-in exists for tests: where the behaviour of the real libraries
 //! is not specified, it does what is most likely to break a caller.
 //!
 //! * A context is a device, a stream is the list of tickets that its next operation waits for, an event is a copy of
@@ -12,11 +12,14 @@
 //!   a thread that serves a fault of such an access must not call CUDA.
 //! * If the process replaces registered pages (`MADV_DONTNEED`), copy engines keep using the old pages, and see other
 //!   bytes than the CPU (`pages`).
-//! * Kernels accept operands in pinned host memory, which are copied to the device and back (`kernel`).
+//! * Kernels accept operands in pinned host memory, which are copied to the device and back (`kernel`); products of sparse
+//!   matrices do not.
+//! * `cusparseSpMV` depends on what `cusparseSpMV_preprocess` left in scratch memory, and on the row offsets and column
+//!   indices of that moment; all other products overwrite their scratch memory (`multiply`).
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `SEMCACHE_STANDIN` | comma list: `late`, `poison`, `seed=N`, `devices=N`, `memory=BYTES`, `taken=BYTES@CALL` (by others, from an allocation on), `loads=N` (of libraries, while it comes up), `files=N` (that it has open, five descriptors each; without one of them the devices are lost), `code=MICROSECONDS` (of the first call of each function of cuBLAS that queues a kernel), `system` |
+//! | `SEMCACHE_STANDIN` | comma list: `late`, `poison`, `seed=N`, `devices=N`, `memory=BYTES`, `taken=BYTES@CALL` (by others, from an allocation on), `loads=N` (of libraries, while it comes up), `files=N` (that it has open, five descriptors each; without one of them the devices are lost), `code=MICROSECONDS` (of the first call of each function of cuBLAS or cuSPARSE that queues a kernel), `system` |
 //! | `SEMCACHE_STANDIN_FAIL` | `NAME:K` or `any:K`, the Kth call of the function (of any but getters) fails without effect; `:sticky` appended, so does every later call of every function |
 //! | `SEMCACHE_STANDIN_COUNTS` | a file that gets a line `NAME CALLS` per function at exit |
 //!
@@ -31,6 +34,7 @@ mod calls;
 mod context;
 mod copy;
 mod cpu;
+mod descriptors;
 mod end;
 mod exports;
 mod files;
@@ -41,12 +45,14 @@ mod machine;
 mod matrices;
 mod memory;
 mod misuse;
+mod multiply;
 mod names;
 mod order;
 mod packed;
 mod pages;
 mod platform;
 mod settings;
+mod sparse;
 mod staging;
 mod state;
 mod stream;

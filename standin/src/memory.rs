@@ -102,6 +102,13 @@ impl Memory {
         meets(&self.pinned, start, end, |p| p.len).is_some()
     }
 
+    /// Whether a range shares bytes with memory of a device.
+    pub(crate) fn meets_block(&self, start: usize, end: usize, device: DeviceId) -> bool {
+        let blocks = self.blocks.range(..end).rev();
+        let mut of_device = blocks.filter(|(_, block)| block.device == device);
+        of_device.any(|(at, block)| at + block.len > start)
+    }
+
     /// Bytes in use on a device, each block padded as the device pads it.
     pub(crate) fn used(&self, device: DeviceId) -> usize {
         self.blocks
@@ -166,5 +173,8 @@ mod tests {
         assert!(m.place(region(5000, 31), shape).is_err());
         assert!(m.meets_pinned(0, 1001) && !m.meets_pinned(3000, 9000));
         assert_eq!(m.used(DeviceId(1)), 256);
+        let meets = |start, end| m.meets_block(start, end, DeviceId(1));
+        assert!(meets(5099, 5100) && meets(0, 5001) && !meets(5100, 5200) && !meets(0, 5000));
+        assert!(!m.meets_block(0, 9999, DeviceId(0)));
     }
 }

@@ -49,13 +49,30 @@ impl Status {
             Status::OutOfMemory => 3,
             Status::InvalidValue => 7,
             Status::NotSupported => 15,
-            _ => EXECUTION_FAILED,
+            _ => BLAS_FAILED,
+        }
+    }
+
+    /// The status of cuSPARSE for the same error.
+    pub(crate) fn sparse(self) -> i32 {
+        match self {
+            Status::NotInitialized | Status::InvalidContext | Status::InvalidHandle => 1,
+            Status::OutOfMemory => 2,
+            Status::InvalidValue => 3,
+            Status::NotSupported => 10,
+            _ => SPARSE_FAILED,
         }
     }
 }
 
 /// `CUBLAS_STATUS_EXECUTION_FAILED`
-pub(crate) const EXECUTION_FAILED: i32 = 13;
+pub(crate) const BLAS_FAILED: i32 = 13;
 
 /// `CUBLAS_STATUS_INTERNAL_ERROR`
-pub(crate) const INTERNAL_ERROR: i32 = 14;
+pub(crate) const BLAS_ERROR: i32 = 14;
+
+/// `CUSPARSE_STATUS_EXECUTION_FAILED`
+pub(crate) const SPARSE_FAILED: i32 = 6;
+
+/// `CUSPARSE_STATUS_INTERNAL_ERROR`
+pub(crate) const SPARSE_ERROR: i32 = 7;

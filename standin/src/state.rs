@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use semcache::base::DeviceId;
 use semcache::device::api::Ticket;
 
+use crate::descriptors::Objects;
 use crate::machine::machine;
 use crate::memory::Memory;
 use crate::misuse::complain;
@@ -25,7 +26,7 @@ thread_local! {
     static CURRENT: Cell<([usize; DEPTH], usize)> = const { Cell::new(([0; DEPTH], 0)) };
 }
 
-/// The state behind a `cublasHandle_t`.
+/// The state behind a `cublasHandle_t` or a `cusparseHandle_t`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handle {
     pub(crate) context: usize,
@@ -48,6 +49,8 @@ pub(crate) struct State {
     pub(crate) streams: BTreeMap<usize, Stream>,
     pub(crate) events: BTreeMap<usize, Event>,
     pub(crate) handles: BTreeMap<usize, Handle>,
+    pub(crate) sparse_handles: BTreeMap<usize, Handle>,
+    pub(crate) descriptors: Objects,
     pub(crate) memory: Memory,
     pub(crate) staging: Staging,
     last: usize,
@@ -90,6 +93,8 @@ impl State {
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
             handles: BTreeMap::new(),
+            sparse_handles: BTreeMap::new(),
+            descriptors: Objects::new(),
             memory: Memory {
                 blocks: BTreeMap::new(),
                 pinned: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! The table of the exported functions of libcuda and libcublas: their names and counters are made from its rows here,
+//! The table of the exported functions of libcuda, libcublas and libcusparse: their names and counters are made from its rows here,
 //! and the symbols in `exports`. A row is the library, the symbols (with a tag that distinguishes them), the arguments,
 //! and the function that does the work.
 
@@ -152,6 +152,33 @@ macro_rules! functions {
                   cublasSasum_v2: (S, Asum), cublasDasum_v2: (D, Asum), cublasScasum_v2: (C, Asum), cublasDzasum_v2: (Z, Asum),
                   cublasIsamax_v2: (S, Iamax), cublasIdamax_v2: (D, Iamax), cublasIcamax_v2: (C, Iamax), cublasIzamax_v2: (Z, Iamax)]
                 (handle: usize, n: c_int, x: u64, incx: c_int, result: u64) => blas::reduction;
+
+            Sparse [cusparseCreate] (handle: *mut usize) => sparse::create;
+            Sparse [cusparseSetStream] (handle: usize, stream: usize) => sparse::set_stream;
+            Sparse [cusparseCreateCsr]
+                (matrix: *mut usize, rows: i64, cols: i64, nnz: i64, offsets: u64, columns: u64, values: u64, offset_type: c_int,
+                 column_type: c_int, base: c_int, value_type: c_int) => sparse::create_csr;
+            Sparse [cusparseCreateDnVec] (vector: *mut usize, length: i64, values: u64, value_type: c_int) => sparse::create_vector;
+            Sparse [cusparseCreateDnMat]
+                (matrix: *mut usize, rows: i64, cols: i64, ld: i64, values: u64, value_type: c_int, order: c_int)
+                => sparse::create_dense;
+            Sparse [cusparseDestroySpMat: Kind::Sparse, cusparseDestroyDnVec: Kind::Vector, cusparseDestroyDnMat: Kind::Dense]
+                (descriptor: usize) => sparse::destroy;
+            Sparse [cusparseSpMV_bufferSize]
+                (handle: usize, op: c_int, alpha: *const c_void, matrix: usize, x: usize, beta: *const c_void, y: usize,
+                 compute: c_int, algorithm: c_int, bytes: *mut usize) => sparse::vector_scratch;
+            Sparse [cusparseSpMV_preprocess]
+                (handle: usize, op: c_int, alpha: *const c_void, matrix: usize, x: usize, beta: *const c_void, y: usize,
+                 compute: c_int, algorithm: c_int, scratch: u64) => sparse::prepare;
+            Sparse [cusparseSpMV]
+                (handle: usize, op: c_int, alpha: *const c_void, matrix: usize, x: usize, beta: *const c_void, y: usize,
+                 compute: c_int, algorithm: c_int, scratch: u64) => sparse::multiply_vector;
+            Sparse [cusparseSpMM_bufferSize]
+                (handle: usize, op: c_int, op_x: c_int, alpha: *const c_void, matrix: usize, x: usize, beta: *const c_void, y: usize,
+                 compute: c_int, algorithm: c_int, bytes: *mut usize) => sparse::vectors_scratch;
+            Sparse [cusparseSpMM]
+                (handle: usize, op: c_int, op_x: c_int, alpha: *const c_void, matrix: usize, x: usize, beta: *const c_void, y: usize,
+                 compute: c_int, algorithm: c_int, scratch: u64) => sparse::multiply_vectors;
         }
     };
 }

@@ -4,6 +4,7 @@ mod closed;
 mod copies;
 pub(crate) mod life;
 mod products;
+mod sparse;
 mod streams;
 
 use crate::End;
@@ -65,6 +66,21 @@ pub(crate) const CASES: &[Case] = &[
         closed::closed_pageable,
         &[""],
         End::Signal(11, "the CPU writes 65536 closed bytes"),
+    ),
+    ("sparse", sparse::products, ALL, End::Fine),
+    ("sparse_relies", sparse::relies, ALL, End::Fine),
+    ("sparse_refused", sparse::refused, &[""], End::Fine),
+    (
+        "sparse_destroyed",
+        sparse::destroyed,
+        &[""],
+        End::Reported("is None, not Sparse"),
+    ),
+    (
+        "sparse_short_scratch",
+        sparse::short_scratch,
+        &[""],
+        End::Reported("are no memory of"),
     ),
     ("forked", life::forked, &[""], End::Fine),
     ("nothing", life::nothing, &["devices=0"], End::Fine),

@@ -24,6 +24,8 @@ use testkit::runner::{self, Case};
 #[derive(Clone, Copy)]
 enum End {
     Fine,
+    /// Without an error, with this text on stderr.
+    Reported(&'static str),
     /// Killed by this signal, with this text on stderr.
     Signal(i32, &'static str),
 }
@@ -33,6 +35,7 @@ impl End {
         let text = String::from_utf8_lossy(&output.stderr);
         let right = match self {
             End::Fine => output.status.success() && text.is_empty(),
+            End::Reported(line) => output.status.success() && text.contains(line),
             End::Signal(signal, line) => {
                 output.status.signal() == Some(signal) && text.contains(line)
             }
@@ -95,8 +98,10 @@ fn main() {
         std::fs::create_dir(&dir).unwrap();
         let library = dir.join("libcuda.so.1");
         testkit::build::library(env!("CARGO_MANIFEST_DIR"), &[], &library);
-        // The loader takes both names for one library, since they are one file.
-        std::os::unix::fs::symlink(&library, dir.join("libcublas.so.13")).unwrap();
+        // The loader takes all names for one library, since they are one file.
+        for name in ["libcublas.so.13", "libcusparse.so.12"] {
+            std::os::unix::fs::symlink(&library, dir.join(name)).unwrap();
+        }
     }
     let path = dir.to_str().unwrap();
     let all = all
