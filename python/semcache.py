@@ -1,7 +1,8 @@
 """Hints for programs that may run under semcache (`semcache run -- python program.py`).
 
 Each function takes a NumPy array, or whatever else has NumPy's array interface, and returns a `Status`. Without the library all of them do
-nothing and return `Status.ABSENT`; what the program computes is the same with and without them. docs/library.md says when each pays.
+nothing and return `Status.ABSENT`; what the program computes is the same with and without them. docs/library.md says when each pays. `csr`
+is no hint: it multiplies a sparse matrix, without the library by SciPy.
 
     import semcache
     sent = semcache.prefetch(a)       # sent to the devices by a thread of the library, while Python goes on
@@ -12,9 +13,11 @@ nothing and return `Status.ABSENT`; what the program computes is the same with a
 import contextlib
 import ctypes
 import enum
+import functools
 
-__all__ = ["ALL_DEVICES", "HOST", "Distribution", "Event", "Status", "coherent", "devices", "distribute", "evict", "name", "pin", "predict",
-           "prefetch", "range", "rates", "read_cpu", "read_gpu", "residency", "section", "statistics", "unpin", "write_cpu", "write_gpu"]
+__all__ = ["ALL_DEVICES", "HOST", "Distribution", "Event", "Status", "coherent", "csr", "devices", "distribute", "evict", "name", "pin",
+           "predict", "prefetch", "range", "rates", "read_cpu", "read_gpu", "residency", "section", "statistics", "unpin", "write_cpu",
+           "write_gpu"]
 
 # In place of the number of a device.
 ALL_DEVICES, HOST = -1, -2
@@ -107,6 +110,12 @@ class _Prediction(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("devices", ctypes.c_int32), ("host_s", ctypes.c_double), ("devices_s", ctypes.c_double)]
 
 
+class _Sparse(ctypes.Structure):
+    _fields_ = ([(name, ctypes.c_uint32) for name in ("size", "type", "index_bytes", "base")] +
+                [(name, ctypes.c_int64) for name in ("rows", "cols")] +
+                [(name, ctypes.c_void_p) for name in ("row_offsets", "columns", "values")])
+
+
 _int, _matrix, _number = ctypes.c_int, ctypes.POINTER(_Matrix), ctypes.POINTER(ctypes.c_uint64)
 
 
@@ -128,7 +137,8 @@ class _Interface(ctypes.Structure):
                 ("name", ctypes.CFUNCTYPE(_int, _matrix, ctypes.c_char_p)),
                 ("range", ctypes.CFUNCTYPE(_int, ctypes.c_char_p)),
                 ("rates", ctypes.CFUNCTYPE(_int, _int, ctypes.POINTER(_Rates))),
-                ("predict", ctypes.CFUNCTYPE(_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64), _int, ctypes.POINTER(_Prediction)))]
+                ("predict", ctypes.CFUNCTYPE(_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64), _int, ctypes.POINTER(_Prediction))),
+                ("csr_multiply", ctypes.CFUNCTYPE(_int, ctypes.POINTER(_Sparse), _int, ctypes.c_void_p, _matrix, ctypes.c_void_p, _matrix))]
 
 
 def _library():
@@ -352,3 +362,184 @@ def statistics():
     """Calls that ran on devices, bytes copied, and page faults so far; empty without the library."""
     found = _Statistics(size=ctypes.sizeof(_Statistics))
     return _fields(found, _call("statistics", ctypes.byref(found)))
+
+
+def csr(matrix):
+    """A linear operator (of SciPy, where SciPy is there) that multiplies by a matrix in compressed rows: SciPy's, or what has the same
+    arrays `indptr`, `indices` and `data` and a `shape`. With the library devices keep the matrix until it changes, and results until the
+    CPU touches them; without it the products are SciPy's.
+
+    The operator has no copy: what is changed in the matrix, in place or by a new array, is in the next product. Operands of another type
+    than the matrix are converted if its type can hold them, else the product is SciPy's."""
+    return _operator()(matrix)
+
+
+@functools.lru_cache(maxsize=None)
+def _operator():
+    """The class of operators, with SciPy's as base if there is one. SciPy is not imported before it is needed."""
+    try:
+        from scipy.sparse.linalg import LinearOperator as base  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        base = _Operator
+    return type("CsrOperator", (_Products, base), {"__doc__": csr.__doc__})
+
+
+class _Operator:
+    """What of SciPy's LinearOperator there is without SciPy."""
+
+    def __init__(self, dtype, shape):
+        self.dtype, self.shape = dtype, shape
+
+    def matvec(self, x):
+        """A x"""
+        return self._matvec(x)
+
+    def rmatvec(self, x):
+        """A^H x"""
+        return self._rmatvec(x)
+
+    dot = matmat = __matmul__ = matvec
+    rmatmat = rmatvec
+    T = property(lambda self: self._transpose())
+    H = property(lambda self: self._adjoint())
+
+
+class _Products:
+    """The products of an operator of a sparse matrix, or of its transpose, or with conjugated entries, or both."""
+
+    _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
+
+    def __init__(self, matrix, transposed=False, conjugated=False):
+        self._matrix, self._transposed, self._conjugated = matrix, transposed, conjugated
+        self._arrays, self._sparse = self._described()
+        rows, cols = matrix.shape
+        super().__init__(matrix.data.dtype, (cols, rows) if transposed else (rows, cols))
+
+    def _described(self):
+        """The arrays of the matrix, and what the library is told of them."""
+        import numpy as np  # pylint: disable=import-outside-toplevel
+        matrix = self._matrix
+        named = "indptr", "indices", "data", "shape"
+        if getattr(matrix, "format", "csr") != "csr" or not all(hasattr(matrix, of) for of in named):
+            raise TypeError(f"a matrix in compressed rows (CSR) is expected, not {type(matrix).__name__}: .tocsr() of SciPy's sparse "
+                            "matrices makes one")
+        arrays = matrix.indptr, matrix.indices, matrix.data
+        if not all(isinstance(of, np.ndarray) for of in arrays):
+            raise TypeError("indptr, indices and data are not all NumPy arrays")
+        indptr, indices, data = arrays
+        letter = self._LETTERS.get(data.dtype.char)
+        if letter is None or not data.dtype.isnative:
+            raise TypeError(f"entries are float32, float64, complex64 or complex128, not {data.dtype}: .astype(float) converts them")
+        if indptr.dtype != indices.dtype or indptr.dtype not in (np.int32, np.int64):
+            raise TypeError(f"indptr and indices are both int32 or both int64, not {indptr.dtype} and {indices.dtype}")
+        if any(of.ndim != 1 or not of.flags.c_contiguous or not of.flags.aligned for of in arrays):
+            raise ValueError("indptr, indices and data are contiguous and have one dimension")
+        if len(matrix.shape) != 2 or len(indptr) != matrix.shape[0] + 1:
+            raise ValueError(f"{len(indptr)} row offsets for a matrix of shape {matrix.shape}")
+        return arrays, _Sparse(ctypes.sizeof(_Sparse), ord(letter), indptr.itemsize, 0, *matrix.shape, *(of.ctypes.data for of in arrays))
+
+    def _now(self):
+        """What the library is told of the matrix as it is now."""
+        matrix, (indptr, indices, data) = self._matrix, self._arrays
+        if matrix.indptr is not indptr or matrix.indices is not indices or matrix.data is not data:
+            self._arrays, self._sparse = self._described()
+            indptr, indices, data = self._arrays
+        if data.dtype != self.dtype or tuple(matrix.shape) != (self.shape[::-1] if self._transposed else self.shape):
+            raise ValueError("the matrix has changed its shape or type")
+        if indptr[-1] > min(len(indices), len(data)):
+            raise ValueError(f"the last row ends with entry {indptr[-1]}, of {min(len(indices), len(data))}")
+        return self._sparse
+
+    def multiply(self, x, out=None, alpha=1, beta=0):
+        """`alpha A x + beta out`, for a vector or the columns of a matrix. It is written to `out`, if that is given, and returned. In place
+        are used vectors without strides and matrices by columns (`order="F"`); others are copied."""
+        return self._product(self._transposed, self._conjugated, x, out, self._number(alpha), self._number(beta))
+
+    def _number(self, value):
+        if self.dtype.kind == "c":
+            return complex(value)
+        if isinstance(value, complex) or getattr(value, "dtype", self.dtype).kind == "c":
+            raise TypeError("a real matrix has real factors")
+        return float(value)
+
+    def _product(self, transposed, conjugated, x, out=None, alpha=1.0, beta=0.0):
+        import numpy as np  # pylint: disable=import-outside-toplevel
+        x, sparse, dtype = np.asarray(x), self._now(), self.dtype
+        to, of = (sparse.cols, sparse.rows) if transposed else (sparse.rows, sparse.cols)
+        if x.ndim not in (1, 2) or x.shape[0] != of:
+            raise ValueError(f"dimension mismatch: {(to, of)} and {x.shape}")
+        shape = (to,) + x.shape[1:]
+        if out is None and beta:
+            raise ValueError("beta without an array that it multiplies")
+        if out is not None and (not isinstance(out, np.ndarray) or out.shape != shape or not out.flags.writeable):
+            raise ValueError(f"out is no array of shape {shape} that can be written")
+        conjugated = conjugated and dtype.kind == "c"
+        if conjugated and not transposed:
+            # No product of the library: of all that is conjugated instead.
+            before = np.conj(out) if beta else None
+            return np.conj(self._product(False, False, np.conj(x), before, np.conj(alpha), np.conj(beta)), out=out)
+        if np.result_type(dtype, x.dtype) == dtype and (out is None or out.dtype == dtype):
+            y = np.empty(shape, dtype, order="F") if out is None else out
+            if _leading(y) is None:
+                y = np.array(out, order="F")
+            operand = np.asarray(x, dtype)
+            if _leading(operand) is None or np.may_share_memory(operand, y):
+                operand = np.array(operand, order="F")
+            numbers = np.array((alpha, beta), dtype)
+            at = numbers.ctypes.data
+            status = _call("csr_multiply", ctypes.byref(sparse), ord("C" if conjugated else "T" if transposed else "N"), at,
+                           ctypes.byref(_leading(operand)), at + dtype.itemsize, ctypes.byref(_leading(y)))
+            if status == Status.INVALID:
+                raise ValueError("row offsets descend, a column is not in the matrix, or out overlaps the matrix")
+            if status not in (Status.OK, Status.ABSENT):
+                raise RuntimeError(f"the product has failed: {status.name}")
+            if status == Status.OK:
+                if out is not None and y is not out:
+                    out[...] = y
+                return y if out is None else out
+        return self._by_scipy(transposed, conjugated, x, out, alpha, beta)
+
+    def _by_scipy(self, transposed, conjugated, x, out, alpha, beta):
+        import numpy as np  # pylint: disable=import-outside-toplevel
+        matrix = self._matrix
+        if not hasattr(matrix, "__matmul__"):
+            from scipy.sparse import csr_array  # pylint: disable=import-outside-toplevel
+            matrix = csr_array((matrix.data, matrix.indices, matrix.indptr), matrix.shape)
+        if transposed:
+            matrix = matrix.T
+        y = np.conj(matrix @ np.conj(x)) if conjugated else matrix @ x
+        if alpha != 1:
+            y *= alpha
+        if out is None:
+            return y
+        if beta:
+            y = y + beta * out
+        np.copyto(out, y, casting="same_kind")
+        return out
+
+    def _matvec(self, x):
+        return self._product(self._transposed, self._conjugated, x)
+
+    def _rmatvec(self, x):
+        return self._product(not self._transposed, not self._conjugated, x)
+
+    _matmat, _rmatmat = _matvec, _rmatvec
+
+    def _transpose(self):
+        return type(self)(self._matrix, not self._transposed, self._conjugated)
+
+    def _adjoint(self):
+        return type(self)(self._matrix, not self._transposed, not self._conjugated)
+
+
+def _leading(array):
+    """A vector, or the columns of a matrix, as the library is told of them; `None` if columns are not contiguous, or overlap."""
+    rows, cols, item = array.shape[0], array.shape[1] if array.ndim == 2 else 1, array.itemsize
+    ld = max(rows, 1)
+    if cols > 1 and rows:  # An empty array has no bytes.
+        ld = array.strides[1] // item
+        if array.strides[1] % item or ld < rows:
+            return None
+    if not array.flags.aligned or (rows > 1 and cols and array.strides[0] != item):
+        return None
+    return _Matrix(ctypes.sizeof(_Matrix), item, array.ctypes.data, rows, cols, ld)

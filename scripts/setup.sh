@@ -21,11 +21,11 @@ RETRY=(-o Acquire::Retries=5) # of apt: a fetch that fails once
 
 what=${1:-clients}
 packages=("${DEMO[@]}")
-python=(numpy pytest hypothesis)
+python=(numpy scipy pytest hypothesis)
 case $what in
 demo) ;;
 clients) packages+=("${CLIENTS[@]}") ;;
-python) packages+=("${CLIENTS[@]}" "${PYTHON_CLIENTS[@]}") python+=(scipy scikit-learn) ;;
+python) packages+=("${CLIENTS[@]}" "${PYTHON_CLIENTS[@]}") python+=(scikit-learn) ;;
 cxx) packages+=("${CXX_CLIENTS[@]}") ;;
 programs) packages+=("${PROGRAMS[@]}" "${CXX_CLIENTS[@]}") ;;
 userfaultfd) packages+=("${USERFAULTFD[@]}") ;;
