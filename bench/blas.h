@@ -10,6 +10,8 @@ void zgemm_(const char *transa, const char *transb, const int *m, const int *n, 
 void dgemv_(const char *trans, const int *m, const int *n, const double *alpha, const double *a, const int *lda,
             const double *x, const int *incx, const double *beta, double *y, const int *incy);
 void daxpy_(const int *n, const double *alpha, const double *x, const int *incx, double *y, const int *incy);
+void dscal_(const int *n, const double *alpha, double *x, const int *incx);
+void dcopy_(const int *n, const double *x, const int *incx, double *y, const int *incy);
 double ddot_(const int *n, const double *x, const int *incx, const double *y, const int *incy);
 
 #define RANK_K(name)                                                                                                   \

@@ -129,3 +129,32 @@ void csr_times(const struct csr *a, const double *x, double *y)
     struct product_of p = {a, x, y};
     parallel((size_t)a->rows, 0, rows_times, &p);
 }
+
+double *csr_right_side(const struct csr *a)
+{
+    double *x = doubles((size_t)a->rows), *b = doubles((size_t)a->rows);
+    for (int64_t i = 0; i < a->rows; i++)
+        x[i] = (double)(int)(i % 5) - 2;
+    csr_times(a, x, b);
+    free(x);
+    return b;
+}
+
+void csr_check_solution(const struct csr *a, const double *b, const double *x, double wanted)
+{
+    double *y = doubles((size_t)a->rows), apart = 0, all = 0;
+    csr_times(a, x, y);
+    for (int64_t i = 0; i < a->rows; i++) {
+        apart += (b[i] - y[i]) * (b[i] - y[i]);
+        all += b[i] * b[i];
+    }
+    free(y);
+    double found = sqrt(apart / all);
+    if (!(fabs(found - wanted) <= 1e-6 * wanted + 1e-12))
+        die("WRONG: the residual is %.9g, must be %.9g", found, wanted);
+}
+
+double csr_step_bytes(const struct csr *a)
+{
+    return (double)a->nnz * 12 + (double)a->rows * (4 + 16 * 8);
+}

@@ -24,4 +24,11 @@ struct csr csr_matrix(const char *pattern, int64_t rows);
 /* y = A x by the threads of common.h. */
 void csr_times(const struct csr *a, const double *x, double *y);
 
+/* What the programs for conjugate gradients share. The right side A x, x being integers from -2 to 2. */
+double *csr_right_side(const struct csr *a);
+/* |b - A x| / |b|; ends the program unless it is `wanted`, to six digits of it and 1e-12. */
+void csr_check_solution(const struct csr *a, const double *b, const double *x, double wanted);
+/* Bytes that a step reads and writes in memory: entries and offsets, and 16 vectors. */
+double csr_step_bytes(const struct csr *a);
+
 #endif

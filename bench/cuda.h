@@ -67,6 +67,7 @@ struct cuda_location {
     F(Dgemv_v2, (blas_t, int, int, int, const double *, const double *, int, const double *, int,             \
                  const double *, double *, int))                                                              \
     F(Daxpy_v2, (blas_t, int, const double *, const double *, int, double *, int))                            \
+    F(Dscal_v2, (blas_t, int, const double *, double *, int))                                                 \
     F(Ddot_v2, (blas_t, int, const double *, int, const double *, int, double *))                             \
     F(Dcopy_v2, (blas_t, int, const double *, int, double *, int))                                            \
     F(Dsymm_v2, HALF(blas_t, int))                                                                            \

@@ -1,11 +1,13 @@
 /* Products of a sparse matrix and a vector by cuSPARSE on device memory, and by a plain loop of the host's threads.
  *
- *   peer_csr PATTERN ROWS REPS      a JSON line; seconds are those of one product (csr.h names the patterns)
+ *   peer_csr PATTERN ROWS REPS             a JSON line; seconds are those of one product (csr.h names the patterns)
+ *   peer_csr PATTERN ROWS REPS copies      instead, how fast the matrix is copied to a device: what a product takes at least whose matrix
+ *                                          is larger than the device's memory
  *
  * Each repetition queues products for at least 5 ms and waits for the last one. Keys: `spmv` cuSPARSE's default algorithm after
  * cusparseSpMV_preprocess, `plain` without that, `alg2`, `transposed`; `preprocess`, seconds, once; `host`; `check`, the result's sum.
+ * `copies`, of page-locked memory in pieces of 32 MiB to two buffers in turn: `copied` bytes, `spmv` seconds.
  */
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,60 +15,7 @@
 
 #include "common.h"
 #include "csr.h"
-#include "cuda.h"
-
-typedef void *sparse_t;
-enum { INDEX_32 = 2, BASE_0 = 0, REAL_64 = 1, DEFAULT = 0, ALG2 = 3 };
-
-#define CUSPARSE(F)                                                                                               \
-    F(Create, (sparse_t *))                                                                                       \
-    F(CreateCsr, (void **, int64_t, int64_t, int64_t, void *, void *, void *, int, int, int, int))                \
-    F(CreateDnVec, (void **, int64_t, void *, int))                                                               \
-    F(SpMV_bufferSize, (sparse_t, int, const void *, void *, void *, const void *, void *, int, int, size_t *))   \
-    F(SpMV_preprocess, (sparse_t, int, const void *, void *, void *, const void *, void *, int, int, void *))     \
-    F(SpMV, (sparse_t, int, const void *, void *, void *, const void *, void *, int, int, void *))
-
-static struct {
-#define FIELD(name, arguments) int(*name) arguments;
-    CUSPARSE(FIELD)
-#undef FIELD
-} cusparse;
-
-#define SPARSE(name, ...)                                    \
-    do {                                                     \
-        int status_ = cusparse.name(__VA_ARGS__);            \
-        if (status_)                                         \
-            cuda_failed("cusparse" #name, status_, 1);       \
-    } while (0)
-
-static void load(void)
-{
-    /* Version 12 belongs to CUDA 12 and 13. */
-    static const char *const places[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/x86_64-linux/lib/"};
-    void *library = NULL, *found;
-    char path[300];
-    for (size_t i = 0; i < sizeof places / sizeof *places && !library; i++) {
-        snprintf(path, sizeof path, "%slibcusparse.so.12", places[i]);
-        library = dlopen(path, RTLD_NOW);
-    }
-    if (!library)
-        die("no cuSPARSE here: %s", dlerror());
-#define LOAD(name, arguments)                                     \
-    found = dlsym(library, "cusparse" #name);                     \
-    if (!found)                                                   \
-        die("no cuSPARSE here: the library has no %s", #name);    \
-    memcpy(&cusparse.name, &found, sizeof found);
-    CUSPARSE(LOAD)
-#undef LOAD
-}
-
-static void *on_device(const void *from, size_t bytes)
-{
-    void *to = NULL;
-    CU(Malloc, &to, bytes);
-    CU(Memcpy, to, from, bytes, TO_DEVICE);
-    return to;
-}
+#include "cusparse.h"
 
 struct problem {
     sparse_t handle;
@@ -105,14 +54,54 @@ static double timed(const struct problem *p, int op, int algorithm, int preproce
     return median(&s);
 }
 
+static void copies(const char *pattern, const struct csr *a, int reps)
+{
+    const size_t piece = (size_t)32 << 20;
+    struct {
+        void *at;
+        size_t bytes;
+    } arrays[] = {{a->offsets, ((size_t)a->rows + 1) * sizeof *a->offsets},
+                  {a->columns, (size_t)a->nnz * sizeof *a->columns},
+                  {a->values, (size_t)a->nnz * sizeof *a->values}};
+    void *buffers[2];
+    stream_t stream = new_stream();
+    size_t all = 0;
+    for (int i = 0; i < 2; i++)
+        CU(Malloc, &buffers[i], piece);
+    for (int i = 0; i < 3; i++) {
+        CU(HostRegister, arrays[i].at, arrays[i].bytes, 1);
+        all += arrays[i].bytes;
+    }
+    struct series s = {0};
+    for (int r = -1; r < reps; r++) {
+        int turn = 0;
+        double start = now();
+        for (int i = 0; i < 3; i++)
+            for (size_t from = 0; from < arrays[i].bytes; from += piece, turn ^= 1) {
+                size_t bytes = arrays[i].bytes - from < piece ? arrays[i].bytes - from : piece;
+                CU(MemcpyAsync, buffers[turn], (char *)arrays[i].at + from, bytes, TO_DEVICE, stream);
+            }
+        CU(StreamSynchronize, stream);
+        if (r >= 0)
+            add(&s, now() - start);
+    }
+    printf("{\"bench\":\"csr\",\"variant\":\"copies\",\"pattern\":\"%s\",\"rows\":%lld,\"nnz\":%lld,\"copied\":%zu,\"spmv\":%.7f,"
+           "\"GB_s\":%.1f}\n",
+           pattern, (long long)a->rows, (long long)a->nnz, all, median(&s), (double)all / median(&s) / 1e9);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 4)
-        die("usage: peer_csr PATTERN ROWS REPS");
+    if (argc != 4 && (argc != 5 || strcmp(argv[4], "copies")))
+        die("usage: peer_csr PATTERN ROWS REPS [copies]");
     int reps = atoi(argv[3]);
     cuda_start();
-    load();
+    cusparse_start();
     struct csr a = csr_matrix(argv[1], atoll(argv[2]));
+    if (argc == 5) {
+        copies(argv[1], &a, reps);
+        return 0;
+    }
     size_t n = (size_t)a.rows;
     double *x = doubles(n), *y = doubles(n);
     for (size_t i = 0; i < n; i++)
@@ -120,7 +109,8 @@ int main(int argc, char **argv)
     struct problem p;
     SPARSE(Create, &p.handle);
     void *offsets = on_device(a.offsets, (n + 1) * sizeof *a.offsets), *columns = on_device(a.columns, (size_t)a.nnz * sizeof *a.columns);
-    void *values = on_device(a.values, (size_t)a.nnz * sizeof *a.values), *dx = on_device(x, n * sizeof *x), *dy = on_device(x, n * sizeof *x);
+    void *values = on_device(a.values, (size_t)a.nnz * sizeof *a.values);
+    void *dx = on_device(x, n * sizeof *x), *dy = on_device(x, n * sizeof *x);
     SPARSE(CreateCsr, &p.a, a.rows, a.rows, a.nnz, offsets, columns, values, INDEX_32, INDEX_32, BASE_0, REAL_64);
     SPARSE(CreateDnVec, &p.x, a.rows, dx, REAL_64);
     SPARSE(CreateDnVec, &p.y, a.rows, dy, REAL_64);
@@ -138,8 +128,9 @@ int main(int argc, char **argv)
     same("sum of the product", device, sum(y, n, 0));
     double transposed = timed(&p, OP_T, DEFAULT, 1, reps, NULL);
     double bytes = (double)a.nnz * 12 + (double)n * (4 + 8 + 8);
-    printf("{\"bench\":\"csr\",\"variant\":\"cuSPARSE\",\"pattern\":\"%s\",\"rows\":%lld,\"nnz\":%lld,\"spmv\":%.7f,\"plain\":%.7f,\"alg2\":%.7f,"
-           "\"transposed\":%.7f,\"preprocess\":%.7f,\"host\":%.7f,\"GB_s\":%.1f,\"check\":%.0f}\n",
-           argv[1], (long long)a.rows, (long long)a.nnz, spmv, plain, alg2, transposed, preprocess, median(&host), bytes / spmv / 1e9, device);
+    printf("{\"bench\":\"csr\",\"variant\":\"cuSPARSE\",\"pattern\":\"%s\",\"rows\":%lld,\"nnz\":%lld,\"spmv\":%.7f,\"plain\":%.7f,"
+           "\"alg2\":%.7f,\"transposed\":%.7f,\"preprocess\":%.7f,\"host\":%.7f,\"GB_s\":%.1f,\"check\":%.0f}\n",
+           argv[1], (long long)a.rows, (long long)a.nnz, spmv, plain, alg2, transposed, preprocess, median(&host),
+           bytes / spmv / 1e9, device);
     return 0;
 }

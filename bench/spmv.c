@@ -3,7 +3,8 @@
  *   spmv PATTERN ROWS REPS      a JSON line; csr.h names the patterns
  *
  * Each repetition calls at least 8 products and then reads one element of the last result. Keys: `spmv` the median of seconds per
- * product; `first` of the first product, which sends the matrix; `check` the sum of a product of the vector of peer_csr, read by the CPU.
+ * product; `first` of the first product, which sends the matrix; `h2d`, `d2h`, `p2p` bytes per product, of the repetitions; `check` the sum
+ * of a product of the vector of peer_csr, read by the CPU.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -23,6 +24,13 @@ static void product(const semcache_csr *a, const double *x, double *y)
         die("semcache_csr_multiply: %s", semcache_message(status));
 }
 
+static semcache_statistics count(void)
+{
+    semcache_statistics so_far = {.size = sizeof so_far};
+    semcache_count(&so_far);
+    return so_far;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4)
@@ -38,8 +46,11 @@ int main(int argc, char **argv)
     product(&a, x, y);
     double first = now() - start, check = sum(y, (size_t)m.rows, 0);
     struct series s = {0};
+    semcache_statistics before = {0};
     int many = 8;
     for (int r = -2; r < reps; r++) {
+        if (r == 0)
+            before = count();
         start = now();
         for (int i = 0; i < many; i++) {
             product(&a, x, y);
@@ -53,9 +64,12 @@ int main(int argc, char **argv)
         else
             add(&s, each);
     }
-    double bytes = (double)m.nnz * 12 + (double)m.rows * (4 + 8 + 8);
-    printf("{\"bench\":\"csr\",\"variant\":\"semcache\",\"pattern\":\"%s\",\"rows\":%lld,\"nnz\":%lld,\"spmv\":%.7f,\"first\":%.6f,\"GB_s\":%.1f,"
-           "\"check\":%.0f}\n",
-           argv[1], (long long)m.rows, (long long)m.nnz, median(&s), first, bytes / median(&s) / 1e9, check);
+    semcache_statistics after = count();
+    double products = (double)reps * many, bytes = (double)m.nnz * 12 + (double)m.rows * (4 + 8 + 8);
+    printf("{\"bench\":\"csr\",\"variant\":\"semcache\",\"pattern\":\"%s\",\"rows\":%lld,\"nnz\":%lld,\"spmv\":%.7f,\"first\":%.6f,"
+           "\"GB_s\":%.1f,\"devices\":%d,\"h2d\":%.0f,\"d2h\":%.0f,\"p2p\":%.0f,\"check\":%.0f}\n",
+           argv[1], (long long)m.rows, (long long)m.nnz, median(&s), first, bytes / median(&s) / 1e9, semcache_devices(),
+           (double)(after.h2d - before.h2d) / products, (double)(after.d2h - before.d2h) / products,
+           (double)(after.p2p - before.p2p) / products, check);
     return 0;
 }

@@ -1,11 +1,12 @@
-/* A stand-in for the parts of libcudart, cuBLAS and cuBLASXt that the peers use, on the CPU, so that the peers can
- * be tested on machines without a GPU. One shared library under both names; device memory is malloc's, every stream
- * operation is complete at once, level 3 comes from the host BLAS. Its times have no meaning. */
+/* A stand-in for the parts of libcudart, cuBLAS, cuBLASXt and cuSPARSE that the peers use, on the CPU, so that the peers
+ * can be tested on machines without a GPU. One shared library under all names; device memory is malloc's, every stream
+ * operation is complete at once, level 3 comes from the host BLAS. STANDIN_GPUS sets another number of GPUs than one. Its
+ * times have no meaning. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "blas.h"
-#include "cuda.h"
+#include "cusparse.h"
 
 #define STATUS __attribute__((visibility("default"))) int
 
@@ -17,7 +18,8 @@ __attribute__((visibility("default"))) const char *cudaGetErrorString(int status
 }
 STATUS cudaGetDeviceCount(int *n)
 {
-    *n = 1;
+    const char *set = getenv("STANDIN_GPUS");
+    *n = set ? atoi(set) : 1;
     return 0;
 }
 STATUS cudaMalloc(void **p, size_t bytes)
@@ -127,6 +129,11 @@ STATUS cublasDaxpy_v2(blas_t h, int n, const double *alpha, const double *x, int
     daxpy_(&n, alpha, x, &incx, y, &incy);
     return 0;
 }
+STATUS cublasDscal_v2(blas_t h, int n, const double *alpha, double *x, int incx)
+{
+    dscal_(&n, alpha, x, &incx);
+    return 0;
+}
 STATUS cublasDcopy_v2(blas_t h, int n, const double *x, int incx, double *y, int incy)
 {
     for (int i = 0; i < n; i++)
@@ -136,6 +143,60 @@ STATUS cublasDcopy_v2(blas_t h, int n, const double *x, int incx, double *y, int
 STATUS cublasDdot_v2(blas_t h, int n, const double *x, int incx, const double *y, int incy, double *out)
 {
     *out = ddot_(&n, x, &incx, y, &incy);
+    return 0;
+}
+
+/* -- libcusparse -------------------------------------------------------------------------------------------------- */
+
+struct rows {
+    int64_t rows, cols;
+    const int32_t *offsets, *columns;
+    const double *values;
+};
+struct vector {
+    int64_t n;
+    double *at;
+};
+NOTHING(cusparseCreate, sparse_t *h)
+NOTHING(cusparseSetStream, sparse_t h, stream_t s)
+STATUS cusparseCreateCsr(void **made, int64_t rows, int64_t cols, int64_t nnz, void *offsets, void *columns, void *values, int of_offsets,
+                         int of_columns, int base, int type)
+{
+    struct rows *a = malloc(sizeof *a);
+    if (a)
+        *a = (struct rows){rows, cols, offsets, columns, values};
+    *made = a;
+    return a ? 0 : 2;
+}
+STATUS cusparseCreateDnVec(void **made, int64_t n, void *at, int type)
+{
+    struct vector *v = malloc(sizeof *v);
+    if (v)
+        *v = (struct vector){n, at};
+    *made = v;
+    return v ? 0 : 2;
+}
+STATUS cusparseSpMV_bufferSize(sparse_t h, int op, const void *alpha, void *a, void *x, const void *beta, void *y, int type, int algorithm,
+                               size_t *bytes)
+{
+    *bytes = 0;
+    return 0;
+}
+NOTHING(cusparseSpMV_preprocess, sparse_t h, int op, const void *alpha, void *a, void *x, const void *beta, void *y, int type,
+        int algorithm, void *buffer)
+STATUS cusparseSpMV(sparse_t h, int op, const void *alpha, void *matrix, void *from, const void *beta, void *to, int type, int algorithm,
+                    void *buffer)
+{
+    const struct rows *a = matrix;
+    const struct vector *x = from, *y = to;
+    double scale = *(const double *)alpha;
+    if (x->n != (op ? a->rows : a->cols) || y->n != (op ? a->cols : a->rows))
+        return 3;
+    for (int64_t i = 0; i < y->n; i++)
+        y->at[i] = *(const double *)beta == 0 ? 0 : *(const double *)beta * y->at[i];
+    for (int64_t i = 0; i < a->rows; i++)
+        for (int32_t j = a->offsets[i]; j < a->offsets[i + 1]; j++)
+            y->at[op ? a->columns[j] : i] += scale * a->values[j] * x->at[op ? i : a->columns[j]];
     return 0;
 }
 

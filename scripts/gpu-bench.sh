@@ -9,6 +9,7 @@
 #   DIR/gpu-bench.sh ablate OUT [OPTIONS]  what each heuristic is worth, by access patterns: OUT/ablate.md
 #   DIR/gpu-bench.sh predict OUT [OPTIONS] predicted times of level 3 against measured ones: OUT/predict.md
 #   DIR/gpu-bench.sh hints OUT [OPTIONS]   what hints of semcache.h are worth: OUT/hints.md
+#   DIR/gpu-bench.sh sparse OUT [OPTIONS]  products of sparse matrices and conjugate gradients, against cuSPARSE: OUT/sparse.md
 #   DIR/gpu-bench.sh reproduce OUT [EXPERIMENT...] [OPTIONS]  published experiments: OUT/reproduce-EXPERIMENT.jsonl
 #   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
@@ -16,7 +17,7 @@
 set -euo pipefail
 
 usage() {
-    sed -n '4,13s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '4,14s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -34,9 +35,10 @@ build_into() {
     local openblas=/usr/lib/x86_64-linux-gnu/libopenblas.so.0
     declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=family.c [fork]=""
         [families]=family.c [compose]=family.c [shapes]="" [places]=problem.c
-        [habits]="habits_parts.c habits_factor.c habits_change.c" [vector]="" [hints]="" [spmv]=csr.c)
+        [habits]="habits_parts.c habits_factor.c habits_change.c" [vector]="" [hints]="" [spmv]=csr.c [cg]=csr.c)
     declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
-        [peer_families]=family.c [peer_contexts]="" [peer_strategies]="" [peer_places]=problem.c [peer_transfers]="" [peer_csr]=csr.c)
+        [peer_families]=family.c [peer_contexts]="" [peer_strategies]="" [peer_places]=problem.c [peer_transfers]=""
+        [peer_csr]="csr.c cusparse.c" [peer_cg]="csr.c cusparse.c")
     say "benchmark programs"
     local -a parts
     for name in "${!ours[@]}"; do
@@ -45,8 +47,9 @@ build_into() {
             "${parts[@]/#/$source/}" "$openblas" -lpthread -lm
     done
     for name in "${!peers[@]}"; do
+        read -ra parts <<<"${peers[$name]}"
         gcc "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" "$source/cuda.c" \
-            ${peers[$name]:+"$source/${peers[$name]}"} -lpthread -ldl -lm
+            "${parts[@]/#/$source/}" -lpthread -ldl -lm
     done
     gcc "${flags[@]}" -o "$DIR/bin/touch" "$source/touch.c" "$source/common.c" -lpthread -lm
     cp "$COMMAND" "$DIR/bin/semcache"
@@ -54,7 +57,8 @@ build_into() {
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
-    cp "$source"/{run,pairs,grid,ablate,memory,predict,hints,numpy_script}.py "$source/reproduce" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    cp "$source"/{run,pairs,grid,ablate,memory,predict,hints,sparse,numpy_script,scipy_cg}.py "$source/reproduce" \
+        "$ROOT/python/semcache.py" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
     rm -rf "${DIR:?}/experiments"
     cp -r "$source/experiments" "$DIR/"
     sides "$DIR"
@@ -84,7 +88,7 @@ reproduce)
     [ -d "$here/experiments" ] && [ -e "$here/run.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
     PYTHONDONTWRITEBYTECODE=1 exec python3 -u "$here/reproduce" --measure "${@:2}"
     ;;
-run | pairs | grid | ablate | memory | predict | hints)
+run | pairs | grid | ablate | memory | predict | hints | sparse)
     [ $# -ge 2 ] || usage
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     [ -e "$here/$1.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }

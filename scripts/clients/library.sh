@@ -18,7 +18,7 @@ for program in hints orders csr versions; do
     obtain "$dir/$program.cxx11" g++ -std=c++11 -x c++ "${flags[@]}" -rdynamic -o "$dir/$program.cxx11" "$source/$program.c" \
         -x none -lblas -lpthread -ldl
 done
-examples=(prefetch jacobi cg abac lu trsm_gemm)
+examples=(prefetch jacobi cg abac lu trsm_gemm cg_sparse bicgstab power_sparse)
 for program in "${examples[@]}"; do
     obtain "$dir/$program" gcc -std=c99 "${flags[@]}" -o "$dir/$program" "$ROOT/examples/library/$program.c" -lblas -lm -ldl
 done
@@ -51,7 +51,7 @@ for setting in "${settings[@]}"; do
             name=$program-$language-$sim-$devices-$gate
             "$dir/$program.$language" >"$dir/plain" || fail "plain: $(cat "$dir/plain")"
             # Tiles shorter than the matrices, so that blocks of a distribution are computed apart.
-            "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_TILE=50 SEMCACHE_SIM="$sim" SEMCACHE_GATE="$gate" \
+            "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_TILE=50 CSR_STAYS=1 SEMCACHE_SIM="$sim" SEMCACHE_GATE="$gate" \
                 "$COMMAND" run --devices "$(machine "$devices")" --report "$dir/$name.json" -- "$dir/$program.$language" with >"$dir/$name.out" || fail "$name: $(cat "$dir/$name.out")"
             cmp "$dir/plain" "$dir/$name.out" || fail "$name: the output differs"
             case $program in
@@ -61,6 +61,25 @@ for setting in "${settings[@]}"; do
             esac
         done
     done
+done
+# Sparse matrices beyond the memory of devices; small arrays, which are sent at each product; and without page protection.
+csr() {
+    local name=$1
+    shift
+    "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM=late,poison "$@" --report "$dir/$name.json" -- "$dir/csr.c99" with >"$dir/$name.out" ||
+        fail "$name: $(cat "$dir/$name.out")"
+    cmp "$dir/plain" "$dir/$name.out" || fail "$name: the output differs"
+    sum "$dir/$name.json" "sparse>=200" "sparse_links>=30" calls.daxpy.offloaded
+}
+"$dir/csr.c99" >"$dir/plain" || fail "plain: $(cat "$dir/plain")"
+for devices in 1 2 3; do
+    for gate in mprotect wp-async; do
+        [ -z "$quick" ] || [ $((devices % 2)) = $([ $gate = mprotect ]; echo $?) ] || continue
+        csr csr-memory-$devices-$gate SEMCACHE_MEMORY=160KiB SEMCACHE_GATE=$gate "$COMMAND" run --devices "$(machine $devices)"
+    done
+    [ -z "$quick" ] || [ $devices = 2 ] || continue
+    csr csr-small-$devices SEMCACHE_OWN=1MiB "$COMMAND" run --devices "$(machine $devices)"
+    csr csr-eager-$devices SEMCACHE_GATE=eager "$COMMAND" run --devices "$(machine $devices)"
 done
 say "hints, orders and sparse matrices: as plain"
 
@@ -87,6 +106,11 @@ example lu "$dir/lu" 300
 sum "$dir/lu.json" distributed calls.dtrsm.offloaded==48 calls.dgemm.offloaded cache.closes faults
 example trsm_gemm "$dir/trsm_gemm" 300
 sum "$dir/trsm_gemm.json" calls.dtrsm.offloaded==2 "calls.dgemm.offloaded>=2" cache.closes faults
+# Small matrices would have row offsets of less than a page for each device.
+for program in cg_sparse bicgstab power_sparse; do
+    example $program "$dir/$program" 20
+    sum "$dir/$program.json" "sparse>=40" sparse_links==1 calls.ddot.offloaded calls.dscal.offloaded cache.closes faults
+done
 say "the examples in C: as plain"
 
 # Python, of which the wheels' own BLAS makes the products.
@@ -98,16 +122,33 @@ if simulated; then
     cmp "$dir/plain" "$dir/python.out" || fail "hints.py: the output differs"
     sum "$dir/python.json" calls.dgemm.offloaded cache.closes faults
     say "hints.py: as plain"
+    python[-1]=$source/csr.py
+    "${python[@]}" >"$dir/plain" || fail "csr.py, plain"
+    counts=(2)
+    [ -n "$quick" ] || counts+=(1 3)
+    for devices in "${counts[@]}"; do
+        "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM=late,poison "$COMMAND" run --devices "$(machine "$devices")" \
+            --report "$dir/csr-python-$devices.json" -- "${python[@]}" with >"$dir/python.out" || fail "csr.py, $devices devices"
+        cmp "$dir/plain" "$dir/python.out" || fail "csr.py, $devices devices: the output differs"
+        sum "$dir/csr-python-$devices.json" "sparse>=1000" "sparse_links>=30" cache.closes faults
+    done
+    say "csr.py: as plain"
     for program in jacobi cg abac lu trsm_gemm; do
         order=300
         [ "$program" != jacobi ] && [ "$program" != cg ] || order=640
         example "$program-python" env PYTHONDONTWRITEBYTECODE=1 "PYTHONPATH=$ROOT/python" "$PYTHON" "$ROOT/examples/library/$program.py" "$order"
         sum "$dir/$program-python.json" offloaded cache.closes faults
     done
+    example sparse_solvers-python env PYTHONDONTWRITEBYTECODE=1 "PYTHONPATH=$ROOT/python" "$PYTHON" "$ROOT/examples/library/sparse_solvers.py" 16
+    sum "$dir/sparse_solvers-python.json" "sparse>=100" offloaded cache.closes faults
     say "the examples in Python: as plain"
 fi
 if simulated && [ -z "$quick" ]; then
     (cd "$ROOT" && cargo build --release --locked -q -p semcache-api --examples)
+    for program in cg_sparse bicgstab power_sparse; do
+        example "$program-rust" "$TARGET/release/examples/$program" 20
+        sum "$dir/$program-rust.json" "sparse>=40" sparse_links==1 calls.ddot.offloaded cache.closes faults
+    done
     for program in jacobi abac lu trsm_gemm; do
         example "$program-rust" "$TARGET/release/examples/$program" 300
         sum "$dir/$program-rust.json" offloaded cache.closes faults
