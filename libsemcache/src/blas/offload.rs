@@ -4,6 +4,7 @@
 //! The products of a batch get one decision together, as one product that has the work of all. A single call is a batch
 //! of one.
 
+use core::iter::once;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -24,7 +25,7 @@ use super::spread::Spread;
 use super::tiling::Planned;
 use crate::base::counters::WhyHost;
 use crate::base::distribution::Distributed;
-use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, TileSize, Work};
+use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, Rect, TileSize, Work};
 use crate::cache::Cache;
 use crate::cache::call::{Before, Found, Survey};
 use crate::cache::hot::OPERANDS;
@@ -163,8 +164,9 @@ impl Gathered {
         all.max_by_key(|&d| on(d)).unwrap_or(DeviceId(0))
     }
 
-    /// The devices that hold parts of the vectors of a call of level 1, if copying the parts to one device would take longer
-    /// than a kernel on each of these devices, and what each lacks is little.
+    /// The devices that compute a call of level 1 in parts: those that hold the parts of one of its vectors, if copying the parts to one
+    /// device would take longer than a kernel on each of these devices, and no fewer bytes. Other vectors move to where the parts are: a
+    /// vector that is added to one in parts is in parts from then on.
     fn owners(&self, cache: &Cache, item: &Item, rates: &DeviceRates) -> Vec<Owned> {
         let p = &item.problem;
         // Of a vector that is only overwritten no byte is copied.
@@ -177,35 +179,51 @@ impl Gathered {
         if gathered == 0 || !plan::divides(p) {
             return Vec::new();
         }
+        let size = p.dtype.size();
+        let place = |i: usize| {
+            let block = item.blocks[i]?;
+            Some((block.id, item.places[i].counted_from(block.start).span()))
+        };
         let owners = |i: usize| -> Vec<Owned> {
-            let Some(block) = item.blocks[i] else {
+            let Some((id, place)) = place(i) else {
                 return Vec::new();
             };
-            let place = item.places[i].counted_from(block.start).span();
-            let found = cache.owners(block.id, place).into_iter();
-            let owned = found.map(|(end, device)| Owned {
-                end: (end - place.start) / p.dtype.size(),
+            let owned = |(end, device)| Owned {
+                end: (end - place.start) / size,
                 device,
-            });
-            owned.collect()
+            };
+            cache.owners(id, place).into_iter().map(owned).collect()
         };
-        // A vector that is written as well stays where it is.
-        let Some(at) = read().max_by_key(|&i| (p.access(i) != Access::Read, lacking(i))) else {
+        // Bytes of a part of a vector that other devices hold.
+        let elsewhere = |i: usize, (from, part): (usize, &Owned)| {
+            let Some((id, place)) = place(i) else {
+                return 0;
+            };
+            let (from, end) = (place.start + from * size, place.start + part.end * size);
+            let found = cache.residency(id, &Rect::interval(from, end.min(place.end)));
+            let here = found.resident.get(part.device.index()).copied();
+            found.union.saturating_sub(here.unwrap_or(0))
+        };
+        let moved = |parts: &[Owned]| -> usize {
+            let starts = once(0).chain(parts.iter().map(|part| part.end));
+            let of_part = |part| read().map(|i| elsewhere(i, part)).sum::<usize>();
+            starts.zip(parts).map(of_part).sum()
+        };
+        // Of equal ones the one that leaves a written vector where it is.
+        let in_parts = read().filter(|&i| lacking(i) > 0);
+        let all = in_parts.map(|i| (owners(i), p.access(i) == Access::Read));
+        let best = all
+            .filter(|(parts, _)| !parts.is_empty())
+            .map(|(parts, only_read)| (moved(&parts), only_read, parts))
+            .min_by_key(|(moved, only_read, _)| (*moved, *only_read));
+        let Some((moved, _, parts)) = best else {
             return Vec::new();
         };
-        let found = owners(at);
-        let everywhere = |s: &Sum| {
-            let on = |o: &Owned| s.on.get(o.device.index()).copied().unwrap_or(0);
-            found.iter().all(|o| on(o) >= s.bytes)
-        };
-        let others = read().filter(|&i| i != at && !everywhere(&self.sums[i]));
-        let moved: usize = others.map(|i| elsewhere(&found, &owners(i), p.m)).sum();
-        let kernels_s = found.len() as f64 * (rates.launch_s + rates.p2p.latency_s);
-        let little = moved * p.dtype.size() <= gathered / 8;
-        if little && rates.p2p.time(gathered as f64) > kernels_s {
-            found
-        } else {
-            Vec::new()
+        let kernels_s = parts.len() as f64 * (rates.launch_s + rates.p2p.latency_s);
+        // A little more, since parts of vectors that sparse products read overlap.
+        match moved <= gathered + gathered / 8 && rates.p2p.time(gathered as f64) > kernels_s {
+            true => parts,
+            false => Vec::new(),
         }
     }
 
@@ -225,24 +243,6 @@ fn user(items: &[Item]) -> u64 {
     let ends = [items.first(), items.last()].into_iter().flatten();
     let users = ends.map(|item| call_key::user(&item.call));
     users.fold(items.len() as u64, |all, user| all.rotate_left(1) ^ user)
-}
-
-/// How many of `len` elements one list of owners gives to another device than the other list does.
-fn elsewhere(one: &[Owned], other: &[Owned], len: usize) -> usize {
-    let at = |owners: &[Owned], element: usize| {
-        let owned = owners.iter().find(|o| o.end > element);
-        owned.map_or((len, None), |o| (o.end, Some(o.device)))
-    };
-    let (mut start, mut found) = (0, 0);
-    while start < len {
-        let ((end, a), (other_end, b)) = (at(one, start), at(other, start));
-        let end = end.min(other_end).clamp(start + 1, len);
-        if a != b {
-            found += end - start;
-        }
-        start = end;
-    }
-    found
 }
 
 impl Reach {
