@@ -7,6 +7,7 @@
  *   abac          C = A B, then B = A C: SemCache++'s AB + AC by products
  *   abac-daxpy    D = A B, T = A C, D = D + T by daxpy: its AB + AC
  *   jacobi        y = c - R x by dcopy and dgemv, and the same from y to x; with cpu=1 y = R x alone, and the CPU makes x of y
+ *   cg            a step of conjugate gradients in single precision with a symmetric tridiagonal matrix in compressed rows
  *   trsm-gemm     B = inverse(A) B, then D = D - C B
  *   network       forward and backward pass of fully connected layers in single precision, N samples at once: layers=IN,...,OUT
  *
@@ -21,11 +22,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "../include/semcache.h"
 #include "blas.h"
 #include "common.h"
 
 void sgemm_(const char *transa, const char *transb, const int *m, const int *n, const int *k, const float *alpha, const float *a,
             const int *lda, const float *b, const int *ldb, const float *beta, float *c, const int *ldc);
+float sdot_(const int *n, const float *x, const int *incx, const float *y, const int *incy);
+void saxpy_(const int *n, const float *alpha, const float *x, const int *incx, float *y, const int *incy);
+void sscal_(const int *n, const float *alpha, float *x, const int *incx);
 void dcopy_(const int *n, const double *x, const int *incx, double *y, const int *incy);
 
 enum { MOST_MATRICES = 64, MOST_LAYERS = 12, PAGE = 4096, PANEL = 2 << 20 };
@@ -170,6 +175,45 @@ static void jacobi(int n)
     }
 }
 
+/* The matrix is written, since the host checks it. */
+static semcache_csr tridiagonal(int64_t n)
+{
+    static int made;
+    int32_t *offsets = matrix(0, (size_t)(n + 1) * 4), *columns = matrix(1, (size_t)n * 12);
+    float *values = matrix(2, (size_t)n * 12);
+    int64_t nnz = 0;
+    for (int64_t i = 0; !made && i < n; i++) {
+        offsets[i] = (int32_t)nnz;
+        for (int64_t j = i > 0 ? i - 1 : 0; j <= i + 1 && j < n; j++, nnz++) {
+            columns[nnz] = (int32_t)j;
+            values[nnz] = j == i ? 4 : -1;
+        }
+        offsets[i + 1] = (int32_t)nnz;
+    }
+    made = 1;
+    return (semcache_csr){sizeof(semcache_csr), 's', 4, 0, n, n, offsets, columns, values};
+}
+
+static void cg(int n)
+{
+    const float once = 1, nothing = 0, alpha = 0.5F, less = -0.5F;
+    semcache_csr a = tridiagonal(n);
+    size_t bytes = (size_t)n * sizeof(float);
+    float *x = matrix(3, bytes), *r = matrix(4, bytes), *p = matrix(5, bytes), *q = matrix(6, bytes);
+    semcache_matrix P = semcache_view(p, n, 1, n, 4), Q = semcache_view(q, n, 1, n, 4);
+    int status = semcache_csr_multiply(&a, 'N', &once, &P, &nothing, &Q);
+    if (status != SEMCACHE_OK)
+        die("virtual: %s", semcache_message(status));
+    sdot_(&n, p, &step, q, &step);
+    saxpy_(&n, &alpha, p, &step, x, &step);
+    saxpy_(&n, &less, q, &step, r, &step);
+    sdot_(&n, r, &step, r, &step);
+    sscal_(&n, &alpha, p, &step);
+    saxpy_(&n, &once, r, &step, p, &step);
+    matrices[3].result = 1;
+    called();
+}
+
 static void trsm_gemm(int n)
 {
     dtrsm_("L", "L", "N", "N", &n, &n, &one, square(0, n), &n, result(1, n), &n);
@@ -256,6 +300,8 @@ int main(int argc, char **argv)
             abac_daxpy(n);
         } else if (!strcmp(name, "jacobi")) {
             jacobi(n);
+        } else if (!strcmp(name, "cg")) {
+            cg(n);
         } else if (!strcmp(name, "trsm-gemm")) {
             trsm_gemm(n);
         } else if (!strcmp(name, "network")) {

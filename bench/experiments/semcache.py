@@ -5,9 +5,8 @@ Al-Saber and Kulkarni, ICS 2015. Run on the machines kepler and tesla, of which 
 * D = A B + A C by two products and a daxpy, by number of GPUs, with what devices have reused, and copied at every call with several
   tiles (Fig. 6, 7 and 8);
 * one product, in the same ways (section 5.1);
-* Jacobi iterations by products with a matrix and vectors that stay on devices, and with a matrix that is sent each time (Fig. 9).
-
-Its conjugate gradients (Fig. 10) multiply a sparse matrix, which the BLAS does not.
+* Jacobi iterations by products with a matrix and vectors that stay on devices, and with a matrix that is sent each time (Fig. 9);
+* conjugate gradients with a symmetric tridiagonal matrix in compressed rows, in single precision (Fig. 10).
 """
 
 from experiments.virtual import Run
@@ -26,6 +25,18 @@ def sizes(quick):
     if quick:
         return [256, 512], [512], [512, 1024], [128, 256]
     return [6144, 11264], [2048, 4096, 8192, 11264], [4096, 8192, 16384, 20480], [1024, 2048, 4096]
+
+
+def orders(quick):
+    """Of Fig. 10, and the largest that one GPU holds."""
+    if quick:
+        return [100_000, 400_000], 1_000_000
+    return [250_000, 1_000_000, 2_000_000, 4_000_000, 16_000_000, 64_000_000], 100_000_000
+
+
+def gradients(gpus, n, steps):
+    """Pages of vectors of any size are protected."""
+    return Run(machine("kepler", gpus), f"cg {n} {steps}", memory="100%", own="64KiB")
 
 
 def machine(name, gpus):
@@ -65,4 +76,7 @@ def wanted(quick):
     for n in vectors:
         found += [Run(machine("tesla", g), f"jacobi {n} {k}") for g in GPUS for k in (FIRST, FIRST + MORE)]
         found += [Run(machine("tesla", g), f"jacobi {n} {k} host read=1") for g in GPUS for k in (1, 2)]
+    some, largest = orders(quick)
+    of = [(g, n) for g in (1, 2) for n in some] + [(1, largest), (2, 2 * largest)]
+    found += [gradients(g, n, k) for g, n in of for k in (FIRST, FIRST + MORE)]
     return found

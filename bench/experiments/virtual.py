@@ -67,6 +67,7 @@ def line_of(run, report, of_devices):
     """The line of a run, from its report."""
     bytes_, ns = report["bytes"], report.get("virtual_time", {}).get("ns", 0)
     host = {name: calls["host"] for name, calls in report["calls"].items() if calls["host"]}
+    host.update({"sparse": n for n in [report["sparse_host"]] if n})
     if ns <= 0 or not any(calls["offloaded"] for calls in report["calls"].values()) or host or report["fallbacks"]:
         raise RuntimeError(f"{run.key}: {ns} ns of virtual time, {report['fallbacks']} fallbacks, calls on the host: {host or 'none'}")
 

@@ -182,8 +182,8 @@ fn linked(product: &Product, nnz: usize, known: Option<Link>) -> Result<Option<L
         }
         known.end(cache);
     }
-    let able: Vec<Able> = able().into_iter().flatten().map(|(able, _)| able).collect();
-    if !able_to_multiply(cache, usable) || able.len() != usable {
+    let able = chosen(product, nnz);
+    if able.is_empty() || !able_to_multiply(cache, able.len()) {
         return Ok(None);
     }
     drop(entered);
@@ -222,7 +222,18 @@ fn linked(product: &Product, nnz: usize, known: Option<Link>) -> Result<Option<L
     Ok(None)
 }
 
-fn able_to_multiply(cache: &Cache, usable: usize) -> bool {
-    let mut devices = (0..usable).map(DeviceId::at);
-    usable > 0 && cache.whole() && devices.all(|d| cache.backend().multiplies_sparse(d))
+/// The devices that are to have rows of the matrix.
+fn chosen(product: &Product, nnz: usize) -> Vec<Able> {
+    let all = able().into_iter().flatten().map(|(able, _)| able);
+    let mut able: Vec<Able> = all.collect();
+    if init::config().offload == Offload::Auto {
+        let rates: Vec<f64> = able.iter().map(|able| able.rate).collect();
+        able.truncate(worth::devices(product.bytes(nnz), &rates));
+    }
+    able
+}
+
+fn able_to_multiply(cache: &Cache, count: usize) -> bool {
+    let mut devices = (0..count).map(DeviceId::at);
+    cache.whole() && devices.all(|d| cache.backend().multiplies_sparse(d))
 }

@@ -109,7 +109,7 @@ pub struct Link {
     pub csr: Csr,
     /// Entries.
     pub nnz: usize,
-    /// How many devices there were.
+    /// How many devices there were, which need not all have a part.
     pub devices: usize,
     /// The parts: one for each device, or several where its memory is too small for its rows.
     pub parts: Vec<Part>,

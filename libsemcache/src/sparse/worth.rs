@@ -36,6 +36,8 @@ pub struct Moved {
 
 /// What queueing a product, a fault at its result, and the protection of its pages take.
 const CALL_S: f64 = 40e-6;
+/// What each further device adds to a product: the calling thread queues a kernel and copies of parts of X.
+const PART_S: f64 = 10e-6;
 /// Bytes per second of a product on one thread of the host until one was timed.
 const HOST: f64 = 5e9;
 /// The share of the last time in the rate of the host.
@@ -83,6 +85,19 @@ impl Known {
             self.spent.remove(0);
         }
     }
+}
+
+/// How many devices, from the first one on, compute products that read this number of bytes soonest. `rates`: bytes per second of each
+/// device's memory.
+#[must_use]
+pub fn devices(bytes: usize, rates: &[f64]) -> usize {
+    let seconds = |count: usize| {
+        let together: f64 = rates[..count].iter().sum();
+        bytes as f64 / together + count as f64 * PART_S
+    };
+    let all = 1..=rates.len();
+    all.min_by(|a, b| seconds(*a).total_cmp(&seconds(*b)))
+        .unwrap_or(0)
 }
 
 /// Whether devices are to compute a product.
@@ -133,6 +148,14 @@ mod tests {
             ..Moved::default()
         };
         assert!(!fresh(5e9).pays(&CSR, &moved, &SPEEDS));
+    }
+
+    #[test]
+    fn several_devices_share_what_takes_one_long() {
+        let rates = [2e12; 4];
+        assert_eq!(devices(10 << 20, &rates), 1);
+        assert_eq!(devices(100 << 20, &rates), 2);
+        assert_eq!(devices(1 << 30, &rates), 4);
     }
 
     #[test]
