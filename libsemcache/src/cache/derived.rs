@@ -64,12 +64,13 @@ impl Cache {
         let State { entries, pools, .. } = &mut *state;
         let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
         e.dir.add_derived(replica, inner.into());
-        e.watches.add(replica, watch);
         watch.replicas.push((id, replica));
         self.step(e, pools, &Event::Derive { replica }, None)?;
         // What could not be protected is not watched.
         let mut pending = PendingCopies::default();
         self.settle_locked(state, id, &inner.into(), &mut pending)?;
+        let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        e.watches.add(replica, watch);
         Ok(pending.deps.wait(self.backend)?)
     }
 

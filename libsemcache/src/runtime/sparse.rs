@@ -2,14 +2,16 @@
 
 use std::time::Instant;
 
+use semcache_fault::arithmetic::Usual;
+
 use super::hints::{bring_up, enter};
 use super::init;
-use super::mode::{Mode, mode};
+use super::mode::{Mode, is_secluded, mode};
 use super::start;
 use super::started::get;
-use crate::base::DeviceId;
 use crate::base::config::{Devices, Offload};
 use crate::base::counters::COUNTERS;
+use crate::base::{DeviceId, Op};
 use crate::blas::told;
 use crate::cache::{Cache, Residency};
 use crate::hints::Status;
@@ -37,10 +39,13 @@ pub fn multiply(product: &Product) -> Result<(), Status> {
     if product.y.rows == 0 || product.y.cols == 0 {
         return Ok(());
     }
-    let left = match pays(product, nnz) {
+    // Devices round to nearest, and raise no signals.
+    let usual = Usual::new();
+    let left = match usual.devices_have_it() && pays(product, nnz) {
         true => on_devices(product, nnz)?,
         false => Left::whole(product),
     };
+    drop(usual);
     let bytes = product.kernel(&rows, nnz).bytes();
     match left.rows.is_empty() && left.sums.is_empty() {
         true => {
@@ -54,12 +59,15 @@ pub fn multiply(product: &Product) -> Result<(), Status> {
         false => COUNTERS.sparse_host.add(1),
     }
     let begun = Instant::now();
+    // After a sandbox was entered, and in the child of a fork, no threads are made.
+    let alone = is_secluded() || mode() == Mode::Forked;
     let mut of_rows = left.rows.iter();
-    of_rows.try_for_each(|rows| product.on_host(rows, nnz))?;
+    of_rows.try_for_each(|rows| product.on_host(rows, nnz, alone))?;
     for sum in &left.sums {
         product.add_on_host(&sum.rows, &sum.bytes);
     }
-    if left.rows == [rows.clone()] {
+    let timed = product.op == Op::None && left.rows == [rows.clone()];
+    if timed && product.bytes(nnz) >= WORTH_A_DEVICE && mode() == Mode::On {
         worth::took(&product.csr, bytes, begun.elapsed());
     }
     Ok(())
@@ -92,7 +100,9 @@ fn pays(product: &Product, nnz: usize) -> bool {
 fn sooner(product: &Product, nnz: usize) -> Option<bool> {
     let entered = enter().ok()??;
     let (cache, able) = (entered.cache, able()?);
-    let speeds = speeds(&able)?;
+    let rates: Vec<f64> = able.iter().map(|(able, _)| able.rate).collect();
+    let count = worth::devices(product.bytes(nnz), &rates);
+    let speeds = speeds(&able[..count])?;
     let found = |view: &View| -> Residency {
         let target = Target::of(cache, view).ok().flatten();
         target.map_or_else(Residency::default, |target| target.residency(cache))
@@ -100,7 +110,13 @@ fn sooner(product: &Product, nnz: usize) -> Option<bool> {
     let bytes = |view: &View| view.rows * view.cols * view.element;
     let (x, y) = (found(&product.x), found(&product.y));
     let matrix = product.bytes(nnz);
-    let of_matrix = if link::has(&product.csr) { 0 } else { matrix };
+    let of_matrix = match link::has(&product.csr) {
+        true => {
+            let values = product.csr.values_of(&(0..nnz));
+            bytes(&values).saturating_sub(found(&values).union)
+        }
+        false => matrix,
+    };
     let of_y = if product.beta.is_zero() {
         0
     } else {
@@ -150,20 +166,17 @@ fn on_devices(product: &Product, nnz: usize) -> Result<Left, Status> {
         return Ok(whole());
     };
     let left = match enter() {
-        Ok(Some(entered)) => match product.queue(entered.cache, &mut link) {
-            Err(Status::Untracked) => Ok(whole()),
-            left => left,
-        },
+        Ok(Some(entered)) => product.queue(entered.cache, &mut link),
         _ => Ok(whole()),
     };
     let ends = match link.pattern.holds_once() {
-        true => Some(link),
+        true => vec![link],
         false => link::keep(link),
     };
-    if let Some(ends) = ends
+    if !ends.is_empty()
         && let Ok(Some(entered)) = enter()
     {
-        ends.end(entered.cache);
+        ends.into_iter().for_each(|link| link.end(entered.cache));
     }
     left
 }
@@ -205,6 +218,7 @@ fn linked(product: &Product, nnz: usize, known: Option<Link>) -> Result<Option<L
             Ok(derived) => {
                 let link = derived.link(entered.cache, (product.csr, nnz), usable);
                 if link.is_same(entered.cache) {
+                    worth::sent(&product.csr);
                     return Ok(Some(link));
                 }
                 link.end(entered.cache);

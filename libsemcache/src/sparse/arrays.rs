@@ -35,6 +35,12 @@ impl Own {
         drop(ManuallyDrop::into_inner(self.bytes));
     }
 
+    /// How many bytes it has.
+    #[must_use]
+    pub fn extent(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// All of it as an operand.
     #[must_use]
     pub fn operand(&self, access: Intent) -> Use {
@@ -96,7 +102,9 @@ impl Placed {
                 if !target.enter(cache) {
                     return Err(Status::Untracked);
                 }
-                cache.announce(target.block(), &target.rect()?)?;
+                let announced = cache.announce(target.block(), &target.rect()?);
+                // A block that has changed since may be anything.
+                announced.map_err(|_| Status::Untracked)?;
                 Memory::Block(target)
             }
             // The program guards some of it: its own access faults there.

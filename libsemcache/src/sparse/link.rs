@@ -123,6 +123,18 @@ pub struct Link {
 }
 
 impl Link {
+    /// Bytes of the library's own memory in it.
+    fn bytes(&self) -> usize {
+        let of_part = |part: &Part| -> usize {
+            let scratch = part.scratch.values().filter_map(|s| s.memory.as_ref());
+            let all = part.offsets.iter().chain(&part.columns).chain(scratch);
+            all.map(Own::extent).sum()
+        };
+        let sums = self.sums.values().flatten();
+        let sums: usize = sums.map(|(_, own)| own.extent()).sum();
+        sums + self.parts.iter().map(of_part).sum::<usize>()
+    }
+
     /// Whether row offsets and column indices are what they were.
     #[must_use]
     pub fn is_same(&self, cache: &Cache) -> bool {
@@ -145,6 +157,9 @@ impl Link {
 
 /// The most matrices that are linked at a time.
 const MOST: usize = 64;
+/// The most bytes of the library's own in all links but the last one. Of a matrix in small arrays nobody learns that the program has freed
+/// it.
+const MOST_BYTES: usize = 256 << 20;
 
 static LINKS: Mutex<Vec<Link>> = Mutex::new(Vec::new());
 
@@ -160,16 +175,28 @@ pub fn take(csr: &Csr) -> Option<Link> {
     Some(links.remove(at))
 }
 
-/// Whether the matrix is linked.
+/// Whether the matrix is linked, and no watched byte has changed since.
 #[must_use]
 pub fn has(csr: &Csr) -> bool {
-    links().iter().any(|l| l.csr == *csr)
+    let links = links();
+    links
+        .iter()
+        .any(|l| l.csr == *csr && l.pattern.is_watched())
 }
 
-/// Keeps a link, as the one that was used last. Returns one that has to end, if there are too many.
+/// Keeps a link, as the one that was used last. Returns those that have to end: of matrices that have changed or gone, of the same
+/// matrix by another thread, and the oldest ones if they are too many or too large.
 #[must_use]
-pub fn keep(link: Link) -> Option<Link> {
+pub fn keep(link: Link) -> Vec<Link> {
     let mut links = links();
+    let over = |l: &mut Link| !l.pattern.is_watched() || l.csr == link.csr;
+    let mut ended: Vec<Link> = links.extract_if(.., over).collect();
+    let mut bytes: usize = links.iter().map(Link::bytes).sum();
+    while !links.is_empty() && (links.len() >= MOST || bytes > MOST_BYTES) {
+        let oldest = links.remove(0);
+        bytes -= oldest.bytes();
+        ended.push(oldest);
+    }
     links.push(link);
-    (links.len() > MOST).then(|| links.remove(0))
+    ended
 }

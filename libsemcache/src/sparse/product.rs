@@ -8,6 +8,8 @@
 use core::ops::Range;
 use std::thread;
 
+use semcache_fault::arithmetic;
+
 use super::csr::Csr;
 use super::cut::{Share, by_entries};
 use crate::base::sparse::CsrKernel;
@@ -120,11 +122,16 @@ impl Product {
         }
     }
 
-    /// Computes these rows on the host. No lock is held.
+    /// Computes these rows on the host, by one thread if it has to be `alone`. No lock is held.
     ///
     /// # Errors
     /// [`Status::Invalid`]: row offsets that do not ascend, or column indices outside of the matrix; nothing is computed.
-    pub fn on_host(&self, rows: &Range<usize>, nnz: usize) -> Result<(), Status> {
+    pub fn on_host(&self, rows: &Range<usize>, nnz: usize, alone: bool) -> Result<(), Status> {
+        if self.alpha.is_zero() {
+            // SAFETY: the program vouches for Y; nothing else is read.
+            unsafe { arith::multiply(&self.kernel(rows, 0)) };
+            return Ok(());
+        }
         if !self.csr.ascends(rows, &(0..nnz)) {
             return Err(Status::Invalid);
         }
@@ -133,9 +140,11 @@ impl Product {
             rows: rows.clone(),
             entries: end(rows.start)?..end(rows.end)?,
         };
-        let shares = by_entries(&all, &vec![1.0; self.threads(&all)], |row| {
-            self.csr.offset(row)
-        });
+        let shares = by_entries(
+            &all,
+            &vec![1.0; if alone { 1 } else { self.threads(&all) }],
+            |row| self.csr.offset(row),
+        );
         let shares = shares.ok_or(Status::Invalid)?;
         let shares: Vec<Share> = shares.into_iter().map(|(_, share)| share).collect();
         let within = |share: &Share| self.csr.touched(&share.entries).is_some();
@@ -173,7 +182,10 @@ impl Product {
     }
 
     fn threads(&self, share: &Share) -> usize {
-        crew::cores().min(1 + self.bytes(share.entries.len()) / WORTH_A_THREAD)
+        match self.bytes(share.entries.len()) / WORTH_A_THREAD {
+            0 => 1,
+            more => crew::cores().min(1 + more),
+        }
     }
 }
 
@@ -182,20 +194,25 @@ fn each<T: Send>(shares: &[Share], of: impl Fn(&Share) -> T + Sync) -> Vec<T> {
     let Some((first, others)) = shares.split_first() else {
         return Vec::new();
     };
+    if others.is_empty() {
+        return vec![of(first)];
+    }
     let of = &of;
+    // All rows are rounded as the program's thread rounds.
+    let before = arithmetic::usual();
+    before.restore();
     thread::scope(|scope| {
         // The new threads inherit the blocked signals: no handler of the program runs there. Their accesses to protected pages fault as
         // the program's do.
         let blocked = SignalsBlocked::new();
-        let threads: Vec<_> = others
-            .iter()
-            .map(|share| {
-                (
-                    share,
-                    thread::Builder::new().spawn_scoped(scope, move || of(share)),
-                )
-            })
-            .collect();
+        let start = |share| {
+            let run = move || {
+                before.restore();
+                of(share)
+            };
+            (share, thread::Builder::new().spawn_scoped(scope, run))
+        };
+        let threads: Vec<_> = others.iter().map(start).collect();
         drop(blocked);
         let mut all = vec![of(first)];
         all.extend(threads.into_iter().map(|(share, thread)| {

@@ -23,9 +23,12 @@ use crate::hints::Status;
 use crate::hints::view::View;
 
 /// An address that no kernel is launched with: a question to a device needs one.
-const SOME_ADDRESS: u64 = 4096;
+const SOME_ADDRESS: u64 = 1 << 40;
 /// Replicas of what a task uses, gaps between columns included.
 const ROOM: Room<'static> = Room::Whole { flat: true };
+
+/// Kinds of products for which scratch memory is kept.
+const MOST_KINDS: usize = 6;
 
 /// The last number of a [`Scratch`].
 static PATTERNS: AtomicU64 = AtomicU64::new(0);
@@ -144,13 +147,20 @@ impl Product {
     /// Y are devices' results.
     ///
     /// # Errors
-    /// [`Status::Untracked`]: devices cannot use the memory; nothing was queued. A device is lost, or copies to pages that cannot be
-    /// protected have failed: Y has changed in part.
+    /// A device is lost, or copies to pages that cannot be protected have failed: Y has changed in part.
     pub fn queue(&self, cache: &Cache, link: &mut Link) -> Result<Left, Status> {
+        let Ok(arrays) = Arrays::of(cache, self, link) else {
+            return Ok(Left::whole(self));
+        };
+        // Sums of other numbers of vectors are not kept.
+        let of_others = link.sums.extract_if(|vectors, _| *vectors != self.x.cols);
+        for (_, own) in of_others.flat_map(|(_, sums)| sums) {
+            own.end(cache);
+        }
         let mut queueing = Queueing {
             product: self,
             cache,
-            arrays: Arrays::of(cache, self, link)?,
+            arrays,
             pattern: &link.pattern,
             used: Vec::new(),
         };
@@ -453,6 +463,13 @@ fn scratch<'a>(
 ) -> Result<&'a Scratch, Status> {
     let kind = (kernel.op, kernel.vectors);
     if !part.scratch.contains_key(&kind) {
+        if part.scratch.len() >= MOST_KINDS {
+            let old = part
+                .scratch
+                .drain()
+                .filter_map(|(_, scratch)| scratch.memory);
+            old.for_each(|own| own.end(cache));
+        }
         let bytes = cache.backend().csr_scratch(part.device, kernel);
         let bytes = bytes.map_err(CacheError::from)?;
         let memory = (bytes > 0).then(|| Own::new(cache, vec![0; bytes].into()));

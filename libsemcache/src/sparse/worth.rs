@@ -111,6 +111,11 @@ pub fn took(csr: &Csr, bytes: usize, time: Duration) {
     known().took(csr, bytes, time.as_secs_f64());
 }
 
+/// The matrix is sent: what the host has spent on it has been paid back.
+pub fn sent(csr: &Csr) {
+    known().spent.retain(|(known, _)| known != csr);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
