@@ -95,7 +95,7 @@ for name in cocopelia:85 werkhoven:60; do
 done
 say "pages of published experiments, twice"
 # Those in virtual time, and the same pages from what is kept beside them.
-virtual=(semcache:52 blasx:117 xkblas:45 beyond:71)
+virtual=(semcache:56 blasx:117 xkblas:45 beyond:71)
 in_virtual_time() {
     PYTHONDONTWRITEBYTECODE=1 "$ROOT/bench/reproduce" "${virtual[@]%:*}" --no-plots --semcache "$COMMAND" "$@" >virtual.log 2>&1 ||
         { cat virtual.log; fail "bench/reproduce: no runs in virtual time"; }
