@@ -366,6 +366,11 @@ static void nonsense(void)
     product(&none, 'N', 1, 0, few, 3, few + 3, 5, 0);
     product(&none, 'T', 1, 2, few, 5, few + 5, 3, 1);
     freed(&none);
+    /* More entries than the matrix has elements, since columns come more than once. */
+    struct sparse narrow = made('d', 4, 0, n, 2, 9);
+    product(&narrow, 'N', 1, 1, x, 2, y, n, 1);
+    product(&narrow, 'T', 2, 1, y, n, x, 2, 1);
+    freed(&narrow);
     /* NaN and infinity of entries reach the results that they belong to. */
     ((double *)s.values)[0] = 0.0 / (x[0] * 0);
     memset(x, 0, (size_t)n * 8);

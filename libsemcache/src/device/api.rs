@@ -262,7 +262,8 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     ///
     /// # Safety
     /// As [`Backend::launch`], with the extents of [`CsrKernel::spans`] and as much scratch memory as [`Backend::csr_scratch`] says.
-    /// Offsets ascend from `first` to `first + nnz`, and columns lie within the matrix. [`CsrKernel::pattern`] is as it says.
+    /// Offsets ascend from `first` to `first + nnz`, and columns lie within the matrix, which has `rows * cols` entries at most.
+    /// [`CsrKernel::pattern`] is as it says.
     unsafe fn multiply_csr(
         &self,
         device: DeviceId,

@@ -368,6 +368,10 @@ impl Queueing<'_> {
     fn part(&mut self, part: &mut Part, output: Output) -> Result<(), Status> {
         let (device, cache, csr) = (part.device, self.cache, &self.product.csr);
         let (rows, entries) = (part.share.rows.clone(), part.share.entries.clone());
+        // cuSPARSE refuses a matrix with more entries, as duplicates make it, and says so on stdout.
+        if entries.len() > rows.len().saturating_mul(csr.cols) {
+            return Err(Status::Failed);
+        }
         let (x, touched) = self.touched(part);
         let mut uses: Vec<(Slot, Use)> = Vec::with_capacity(6);
         let inputs = [

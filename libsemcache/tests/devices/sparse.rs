@@ -63,12 +63,12 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// Rows with 0 to 8 entries, whose columns come in any order and more than once.
+    /// Rows with 0 to 8 entries, one if there is one column, whose columns come in any order and more than once.
     fn new(rng: &mut Rng, (rows, cols): (usize, usize), dtype: Dtype) -> Matrix {
         let mut entries = Vec::new();
         let mut offsets = vec![0];
         for row in 0..rows {
-            for _ in 0..if cols == 0 { 0 } else { rng.below(9) } {
+            for _ in 0..rng.below(9).min(cols) {
                 entries.push((row, rng.below(cols), number(rng, dtype)));
             }
             offsets.push(entries.len());
