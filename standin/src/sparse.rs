@@ -240,6 +240,14 @@ impl Asked {
         }
         kernel.scratch = scratch;
         let [alpha, beta] = self.scalars;
+        // cuSPARSE reads scalars by aligned vector instructions, and its caller dies of others.
+        let size = kernel.dtype.size();
+        if [alpha, beta]
+            .iter()
+            .any(|at| !at.addr().is_multiple_of(size))
+        {
+            return Err(Status::InvalidValue);
+        }
         // SAFETY: the caller keeps this function's contract.
         unsafe {
             kernel.alpha = call.scalar(kernel.dtype, alpha)?;

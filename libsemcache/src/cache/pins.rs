@@ -25,6 +25,7 @@ use crate::base::{Access, AllocId, Interval, Rect};
 use crate::host::pins::{self, Claim, Pinned, Refusal};
 use crate::host::{self, Block};
 use crate::process::crew;
+use crate::protect;
 
 /// The smallest block that is pinned: a call of the driver costs as much as copying a few hundred kilobytes through a
 /// staging buffer.
@@ -262,21 +263,15 @@ impl Cache {
     }
 
     /// Pins the pieces of a block that hold `len` bytes from `at` on, which are an operand, as far as that pays and is
-    /// possible; `written`: whether the call writes the operand. `call` are the blocks of this call, whose pins are not ended to
-    /// make room. The caller holds no lock, has made no page of these pieces inaccessible for this call, and has marked the block
+    /// possible; `now`: also where inputs pass through staging memory at their first use, since the call writes these bytes, or they
+    /// will be sent again. `call` are the blocks of this call, whose pins are not ended to make room. The caller holds no lock, has made no page of these pieces inaccessible for this call, and has marked the block
     /// as in use.
-    pub fn pin(
-        &self,
-        block: &Block,
-        (at, len): (usize, usize),
-        written: bool,
-        call: &[Option<Block>],
-    ) {
+    pub fn pin(&self, block: &Block, (at, len): (usize, usize), now: bool, call: &[Option<Block>]) {
         // A matrix that stays on the devices between calls: one question instead of one for each of up to 256 pieces.
-        let stays = || !written && self.moves_nothing(block, at, at + len);
+        let stays = || !now && self.moves_nothing(block, at, at + len);
         if block.len >= LEAST && !pins::used(block, at, len) && !stays() {
             for (_, piece) in pieces(block, at, len) {
-                self.pin_piece(block, piece, (at, len), written, (call, true));
+                self.pin_piece(block, piece, (at, len), now, (call, true));
             }
         }
     }
@@ -286,15 +281,15 @@ impl Cache {
         block: &Block,
         piece: (usize, usize),
         (at, len): (usize, usize),
-        written: bool,
+        now: bool,
         (call, patient): (&[Option<Block>], bool),
     ) {
         let Some(claimed) = claim(block, piece, (at, len), patient) else {
             return;
         };
         let (from, to) = part_in(piece, (at, len));
-        let staged = self.stages(claimed.first && !written);
-        if staged || !written && self.moves_nothing(block, from, to) {
+        let staged = self.stages(claimed.first && !now);
+        if staged || !now && self.moves_nothing(block, from, to) {
             claimed.later();
             return;
         }
@@ -302,14 +297,17 @@ impl Cache {
         free.into_iter().for_each(|c| self.pin_claimed(c, call));
     }
 
-    /// Of these ranges, those without an inaccessible or read-only page; the others are pinned at a later use. The caller's own call
-    /// restricts no page of them before they are pinned.
+    /// Of these ranges, those without an inaccessible or read-only page; the others are pinned at a later use. Pages may be more
+    /// restricted than the directory says, until the CPU touches them ([`Cache::step_closed`]). The caller's own call restricts no page of
+    /// the ranges before they are pinned.
     pub(super) fn accessible(&self, claimed: Vec<Claimed>) -> Vec<Claimed> {
         let state = self.lock();
         let (free, closed): (Vec<_>, Vec<_>) = claimed.into_iter().partition(|c| {
             state.entries.get(&c.id).is_none_or(|e: &Entry| {
                 let at = c.start - e.host.base;
-                !e.guarded || e.dir.access(Interval::new(at, at + c.len)) == Access::ReadWrite
+                !e.guarded
+                    || e.dir.access(Interval::new(at, at + c.len)) == Access::ReadWrite
+                        && protect::range_permits(c.start, c.len, true)
             })
         });
         drop(state);

@@ -205,7 +205,7 @@ impl Target {
                     return Ok(all);
                 }
                 let footprint = self.part(share.footprint).rect()?;
-                let input = piece.operand(cache, footprint, Intent::Read)?;
+                let input = piece.operand(cache, footprint, Intent::Read, false)?;
                 let queued = cache.send_ahead(share.device, &input)?;
                 cache.arrive(&queued.pending)?;
                 all.extend(&queued.deps);
@@ -231,14 +231,20 @@ impl Target {
         marked
     }
 
-    /// The matrix as an operand that lies in a replica of this footprint. Its host memory is page-locked, as far as that is permitted.
+    /// The matrix as an operand that lies in a replica of this footprint. Its host memory is page-locked, as far as that is permitted;
+    /// `resent`: devices have no room to keep it.
     ///
     /// # Errors
     /// The view is not valid.
-    pub fn operand(&self, cache: &Cache, footprint: Rect, access: Intent) -> Result<Use, Status> {
+    pub fn operand(
+        &self,
+        cache: &Cache,
+        footprint: Rect,
+        access: Intent,
+        resent: bool,
+    ) -> Result<Use, Status> {
         let (block, view) = (self.block, self.rect()?);
-        let bytes = (block.start + view.start, view.end() - view.start);
-        cache.pin(&block, bytes, access != Intent::Read, &[Some(block)]);
+        self.pin(cache, resent || access != Intent::Read)?;
         Ok(Use {
             id: block.id,
             base: block.start,
@@ -249,6 +255,17 @@ impl Target {
             size: self.view.element,
             step: isize::try_from(self.view.ld).unwrap_or(isize::MAX),
         })
+    }
+
+    /// Page-locks the matrix's host memory ([`Cache::pin`]).
+    ///
+    /// # Errors
+    /// The view is not valid.
+    pub fn pin(&self, cache: &Cache, now: bool) -> Result<(), Status> {
+        let (block, view) = (self.block, self.rect()?);
+        let bytes = (block.start + view.start, view.end() - view.start);
+        cache.pin(&block, bytes, now, &[Some(block)]);
+        Ok(())
     }
 
     /// Copies of the matrix on a device, or on any, are evicted last from now on, or no longer.
@@ -278,7 +295,7 @@ impl Target {
             true => Intent::Update,
             false => Intent::Read,
         };
-        let held = cache.hold(device, &self.operand(cache, rect, access)?)?;
+        let held = cache.hold(device, &self.operand(cache, rect, access, false)?)?;
         let arrived = cache.arrive(&held.queued.pending);
         let arrived = arrived.and_then(|()| Ok(held.queued.deps.wait(cache.backend())?));
         if let Err(error) = arrived {

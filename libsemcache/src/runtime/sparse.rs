@@ -205,7 +205,7 @@ fn linked(product: &Product, nnz: usize, known: Option<Link>) -> Result<Option<L
         let Ok(Some(entered)) = enter() else {
             return Ok(None);
         };
-        let Ok(watched) = product.watch(cache, nnz) else {
+        let Ok(watched) = product.watch(cache, nnz, &able) else {
             return Ok(None);
         };
         drop(entered);

@@ -78,6 +78,8 @@ impl Own {
 pub struct Placed {
     memory: Memory,
     view: View,
+    /// Whether devices have no room to keep it.
+    resent: bool,
 }
 
 #[derive(Debug)]
@@ -89,11 +91,16 @@ enum Memory {
 }
 
 impl Placed {
-    /// A view; `None` if it is empty. The cache's lock is not held, and signals are blocked.
+    /// A view; `None` if it is empty; `resent`: devices have no room to keep it. The cache's lock is not held, and signals are blocked.
     ///
     /// # Errors
     /// Devices cannot use the bytes, or one is lost.
-    pub fn of(cache: &Cache, view: View, access: Intent) -> Result<Option<Placed>, Status> {
+    pub fn of(
+        cache: &Cache,
+        view: View,
+        access: Intent,
+        resent: bool,
+    ) -> Result<Option<Placed>, Status> {
         let Some(place) = view.place()? else {
             return Ok(None);
         };
@@ -113,7 +120,11 @@ impl Placed {
             }
             None => Memory::Transient(cache.add_transient(place.start, place.end() - place.start)),
         };
-        Ok(Some(Placed { memory, view }))
+        Ok(Some(Placed {
+            memory,
+            view,
+            resent,
+        }))
     }
 
     /// A part of the view as an operand.
@@ -124,7 +135,7 @@ impl Placed {
         match &self.memory {
             Memory::Block(target) => {
                 let target = target.part(part);
-                target.operand(cache, target.rect()?, access)
+                target.operand(cache, target.rect()?, access, self.resent)
             }
             Memory::Transient(id) => {
                 let place = part.place()?.ok_or(Status::Invalid)?;

@@ -135,6 +135,13 @@ impl Link {
         sums + self.parts.iter().map(of_part).sum::<usize>()
     }
 
+    /// Whether a device has no room for its rows, and gets some of them at each product.
+    #[must_use]
+    pub fn is_resent(&self) -> bool {
+        let mut pairs = self.parts.windows(2);
+        pairs.any(|pair| pair[0].device == pair[1].device)
+    }
+
     /// Whether row offsets and column indices are what they were.
     #[must_use]
     pub fn is_same(&self, cache: &Cache) -> bool {

@@ -58,12 +58,18 @@ pub struct Derived {
 }
 
 impl Product {
-    /// Watches row offsets and column indices.
+    /// Watches row offsets and column indices, which are page-locked first: later they are read-only.
     ///
     /// # Errors
     /// [`Status::Untracked`]: devices cannot use them.
-    pub fn watch(&self, cache: &Cache, nnz: usize) -> Result<Watched, Status> {
+    pub fn watch(&self, cache: &Cache, nnz: usize, devices: &[Able]) -> Result<Watched, Status> {
         let csr = &self.csr;
+        let all = Share {
+            rows: 0..csr.rows,
+            entries: 0..nnz,
+        };
+        let room = devices.iter().map(|able| able.room).sum();
+        let resent = self.pieces(&all, room) > 1;
         let arrays = [csr.offsets_of(&(0..csr.rows)), csr.columns_of(&(0..nnz))];
         let (mut of, mut loose) = (Vec::new(), Vec::new());
         let mut in_blocks = [false; 2];
@@ -73,6 +79,7 @@ impl Product {
             };
             match Target::at(cache, (view, &place))? {
                 Some(target) if target.enter(cache) => {
+                    target.pin(cache, resent)?;
                     of.push((target.block(), target.rect()?.span()));
                     *in_block = true;
                 }

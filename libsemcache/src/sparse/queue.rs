@@ -61,12 +61,13 @@ impl Arrays {
             Some((product.x, Intent::Read)),
             Some((product.y, Intent::Update)),
         ];
+        let resent = link.is_resent();
         let mut arrays = Arrays::default();
         for (placed, wanted) in arrays.0.iter_mut().zip(wanted) {
             let Some((view, access)) = wanted else {
                 continue;
             };
-            match Placed::of(cache, view, access) {
+            match Placed::of(cache, view, access, resent) {
                 Ok(found) => *placed = found,
                 Err(status) => {
                     arrays.end(cache);

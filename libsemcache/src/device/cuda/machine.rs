@@ -48,7 +48,7 @@ const MOST_REFUSALS: u32 = 100;
 /// How long page-locking makes way for other threads.
 const MAKES_WAY: Duration = Duration::from_millis(20);
 /// Kernels of fewer multiply-adds get no event of their own: recording it would take a good part of their time.
-pub(super) const WORTH_AN_EVENT: usize = 1 << 23;
+const WORTH_AN_EVENT: usize = 1 << 23;
 
 /// A machine of CUDA GPUs.
 #[derive(Debug)]
