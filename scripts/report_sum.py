@@ -55,7 +55,7 @@ def add(path, total):
             raise ValueError(f"no {group!r}")
         flatten(group, report[group], total)
     flatten("sampled", report.get("sampled", {}), total)
-    for key in ("fallbacks", "host_parts", "distributed", "sparse", "sparse_host", "sparse_links", "host_timed"):
+    for key in ("fallbacks", "host_parts", "distributed", "sparse", "sparse_host", "sparse_passed", "sparse_links", "host_timed"):
         total[key] = total.get(key, 0) + report.get(key, 0)
     flatten("calls", report.get("calls", {}), total)
     for name in report.get("degraded", []):

@@ -69,7 +69,7 @@ case "${1:-}" in
 '')
     # C, Fortran and NumPy programs, programs without a BLAS, R and Octave with tests of their own, several ranks, random programs
     # in late and poison mode, another user of CUDA, and programs with files, signals, children and memory of their own.
-    for suite in 1:legacy 2:caffe 2:tools 8:virtual 60:library 2:security 3:doors 16:r_octave 3:stress; do
+    for suite in 1:legacy 2:caffe 2:tools 8:virtual 60:library 2:security 3:doors 8:mkl 16:r_octave 3:stress; do
         step "${suite%:*}" clients "${suite#*:}" --quick
     done
     step 5 only mpi ranks_2
@@ -78,11 +78,12 @@ case "${1:-}" in
     ;;
 --ci)
     for suite in "${suites[@]}"; do step "${suite%:*}" clients "${suite#*:}" --quick; done
+    step 60 clients mkl
     step 200 clients breaks --quick
     ;;
 --full)
     # SciPy, scikit-learn and PyTorch take minutes to install alone, the testers in other spellings a minute to build.
-    for suite in "${suites[@]}" 77:openblas 60:netlib_suffixed 600:python 600:python_io 370:breaks; do
+    for suite in "${suites[@]}" 77:openblas 60:netlib_suffixed 60:mkl 600:python 600:python_io 370:breaks; do
         step "${suite%:*}+" clients "${suite#*:}"
     done
     for suite in 1:legacy 2:caffe 21:netlib 33:lapack 77:openblas 38:numpy 45:cxx 16:r_octave 23:mpi; do

@@ -25,6 +25,8 @@ mod glibc;
 mod hooks;
 mod library;
 mod link_map;
+mod mkl;
+mod products;
 mod resolve;
 mod sites;
 mod stored;

@@ -18,7 +18,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use semcache::host::loader;
 
-use crate::symbols::{COUNT, Width};
+use crate::products;
+use crate::symbols::{self, Width};
 
 /// How the host BLAS's function returns its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +68,9 @@ pub(crate) struct Binding {
     /// The host BLAS's gemm under the same spelling, for routines that a BLAS may lack (`?` in symbols.txt); if the
     /// routine is missing, gemm computes some of these. Null for other routines, and if there is no gemm.
     pub(crate) gemm: *const c_void,
+    /// Of a product of a sparse matrix, the function of the same library that says where the matrix lies. Null if there is none, or if
+    /// it is not certain which library the caller means, and for all other symbols.
+    pub(crate) export: *const c_void,
     /// Width of the integers.
     pub(crate) width: Width,
     /// How the function returns its result.
@@ -81,7 +85,7 @@ pub(crate) struct Binding {
     pub(crate) inside: bool,
 }
 
-// SAFETY: a binding is immutable once published and its pointer is code.
+// SAFETY: a binding is immutable once published and its pointers are code.
 unsafe impl Sync for Binding {}
 // The stubs' assembly contains these offsets.
 const _: () = assert!(
@@ -89,6 +93,9 @@ const _: () = assert!(
         && offset_of!(Binding, target) == 8
         && offset_of!(Binding, symbol) == 16
 );
+
+/// Numbers of symbols: of those of the BLAS, then of products of sparse matrices.
+const COUNT: usize = symbols::COUNT + products::COUNT;
 
 /// Slots per symbol in the first level; the stubs mask return addresses with `WAYS - 1` and scale symbol indices by 64
 /// bytes.

@@ -23,6 +23,8 @@ use crate::core as runtime;
 use crate::decode::{FLOOR_1, FLOOR_2, FLOOR_3};
 use crate::entry::{enter, resolve_jump};
 use crate::frame;
+use crate::mkl::multiply;
+use crate::products::products;
 use crate::sites::{Binding, SITES, Sizes};
 use crate::symbols::Class;
 use crate::thread::State;
@@ -422,5 +424,32 @@ extern "C" fn enter_common_any() {
 extern "C" fn jump_slow() {
     save_all_call_restore!(resolve_jump)
 }
+
+#[unsafe(naked)]
+extern "C" fn multiply_slow() {
+    save_all_call_restore!(multiply)
+}
+
+/// The stubs of products of sparse matrices: [`multiply`] looks at each call.
+macro_rules! product_stubs {
+    ($($number:literal $name:ident $export:ident $dtype:ident $many:literal,)*) => {
+        $(
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() {
+                naked_asm!(
+                    ".cfi_startproc",
+                    "mov r11d, {number}",
+                    "jmp {multiply}",
+                    ".cfi_endproc",
+                    number = const $number,
+                    multiply = sym multiply_slow,
+                )
+            }
+        )*
+    };
+}
+
+products!(product_stubs);
 
 include!(concat!(env!("OUT_DIR"), "/stubs.rs"));

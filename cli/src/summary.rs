@@ -5,7 +5,7 @@ use core::fmt::Display;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use semcache::base::counters::Calls;
+use semcache::base::counters::{Calls, Values};
 use semcache::runtime::report::file::destination;
 use semcache::runtime::report::{Report, human, saved};
 
@@ -45,7 +45,7 @@ impl Summary {
         const NAMED: usize = 4;
         let calls = &self.total.calls;
         let counts = &self.total.counts;
-        let sparse = (counts.sparse, counts.sparse + counts.sparse_host);
+        let sparse = (counts.sparse, counts.sparse + sparse_on_host(counts));
         if calls.is_empty() && sparse.1 == 0 {
             return format!("semcache: the program made no BLAS calls{}", self.tail());
         }
@@ -95,7 +95,7 @@ impl Summary {
         if all > 0 {
             line.push_str(&format!("; {all} on the host ({})", why.join(", ")));
         }
-        match self.total.counts.sparse_host {
+        match sparse_on_host(&self.total.counts) {
             0 => {}
             n => line.push_str(&format!("; {n} sparse products on the host")),
         }
@@ -129,6 +129,11 @@ pub(crate) struct Files {
 }
 
 type Identity = (u64, i64, i64, u64);
+
+/// Products of sparse matrices that the host computed.
+fn sparse_on_host(counts: &Values) -> u64 {
+    counts.sparse_host + counts.sparse_passed
+}
 
 fn identity(path: &Path) -> Option<Identity> {
     let stat = std::fs::symlink_metadata(path).ok()?;
@@ -254,11 +259,11 @@ mod tests {
     fn sparse_products_count() {
         let line = |text| summary(text).line();
         assert_eq!(
-            line(r#"{"version":2,"sparse_host":3}"#),
+            line(r#"{"version":2,"sparse_host":1,"sparse_passed":2}"#),
             "semcache: no call offloaded; 3 sparse products on the host"
         );
         assert_eq!(
-            line(r#"{"version":2,"sparse":5,"sparse_host":3}"#),
+            line(r#"{"version":2,"sparse":5,"sparse_host":1,"sparse_passed":2}"#),
             "semcache: sparse products 5 of 8 calls offloaded; 0 B moved, 0 B not moved; 0 faults"
         );
     }

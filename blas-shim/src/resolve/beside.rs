@@ -81,6 +81,7 @@ fn search(site: &Binding, from: *const c_void, name: &str) -> Option<Binding> {
         target: found.address as *const c_void,
         symbol: SYMBOLS.iter().position(|s| ptr::eq(s, via))? as u32,
         gemm: ptr::null(),
+        export: ptr::null(),
         width: via.spelling.width().unwrap_or(Width::Bits32),
         returns: Returns::Registers,
         barred: Barred::No,

@@ -22,6 +22,7 @@
 mod beside;
 pub(crate) mod objects;
 mod probe;
+mod products;
 mod provider;
 mod threads;
 
@@ -35,6 +36,7 @@ use std::sync::OnceLock;
 
 pub(crate) use beside::beside;
 use objects::{Handle, Held, Object};
+pub(crate) use products::product;
 use provider::{Found, Probes, Provider, describe};
 
 use semcache::process::crew;
@@ -165,7 +167,7 @@ fn binding(
     let symbol = SYMBOLS.get(index)?;
     let own = own(objects);
     if probes == Probes::Known {
-        let next = next_of_ours(symbol, objects, own)?;
+        let next = next_of_ours(symbol.name, objects, own)?;
         let library = objects::of(objects, next)?;
         Provider::known(library, symbol.spelling)?;
     }
@@ -178,6 +180,7 @@ fn binding(
         target: ptr::null(),
         symbol: index as u32,
         gemm: ptr::null(),
+        export: ptr::null(),
         width: symbol.spelling.width().unwrap_or(Width::Bits32),
         returns: Returns::Registers,
         barred: Barred::No,
@@ -283,8 +286,8 @@ fn is_in(objects: &[Object], start: Option<usize>, address: usize) -> bool {
 }
 
 /// The next definition after this library in its own search scope.
-fn next_of_ours(symbol: &Symbol, objects: &[Object], own: Option<usize>) -> Option<usize> {
-    let next = objects::symbol(libc::RTLD_NEXT, symbol.name)?;
+fn next_of_ours(name: &CStr, objects: &[Object], own: Option<usize>) -> Option<usize> {
+    let next = objects::symbol(libc::RTLD_NEXT, name)?;
     (!is_in(objects, own, next)).then_some(next)
 }
 
@@ -296,29 +299,40 @@ fn search(
     caller: Option<&Object>,
     probing: bool,
 ) -> Option<Found> {
-    let certain = |address| Found {
+    let found = |(address, many)| Found {
         address,
         spelling: symbol.spelling,
-        many: false,
+        many,
     };
     if probing && let Some(address) = caller.and_then(|caller| caller.definition(symbol.name)) {
-        return Some(certain(address));
+        return Some(found((address, false)));
     }
     if let Some(found) = overridden(symbol) {
         return Some(found);
     }
-    if let Some(address) = next_of_ours(symbol, objects, own) {
-        return Some(certain(address));
+    defined(symbol.name, objects, own, caller).map(found)
+}
+
+/// The definition of a name that a caller would be bound to, and whether several libraries define the name, any of which the caller may
+/// mean.
+fn defined(
+    name: &CStr,
+    objects: &[Object],
+    own: Option<usize>,
+    caller: Option<&Object>,
+) -> Option<(usize, bool)> {
+    if let Some(address) = next_of_ours(name, objects, own) {
+        return Some((address, false));
     }
-    if let Some(caller) = caller.filter(|caller| caller.imports(symbol.name)) {
-        let local = caller.open().and_then(|handle| handle.symbol(symbol.name));
+    if let Some(caller) = caller.filter(|caller| caller.imports(name)) {
+        let local = caller.open().and_then(|handle| handle.symbol(name));
         if let Some(address) = local.filter(|a| !is_in(objects, own, *a)) {
-            return Some(certain(address));
+            return Some((address, false));
         }
     }
     let mut providers: Vec<(&Object, usize, Held)> = Vec::new();
     for object in objects.iter().filter(|object| Some(object.start) != own) {
-        let Some(address) = object.definition(symbol.name) else {
+        let Some(address) = object.definition(name) else {
             continue;
         };
         let Some(held) = object.held() else {
@@ -330,13 +344,8 @@ fn search(
             providers.push((object, address, held));
         }
     }
-    if let Some((_, address, _)) = providers.first() {
-        return Some(Found {
-            many: providers.len() > 1,
-            ..certain(*address)
-        });
-    }
-    None
+    let first = providers.first();
+    first.map(|(_, address, _)| (*address, providers.len() > 1))
 }
 
 /// The handle of a library that this module opens: null before the first try, `NONE` if there is no such library.

@@ -1,6 +1,6 @@
-//! The entry point of `semcache.h` for sparse matrices. The shim decodes the arguments.
+//! Products of sparse matrices, asked for by `semcache.h` or by a function of a library of the host. The shim decodes the arguments.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use semcache_fault::arithmetic::Usual;
 
@@ -17,6 +17,8 @@ use crate::cache::{Cache, Residency};
 use crate::hints::Status;
 use crate::hints::request::Target;
 use crate::hints::view::View;
+use crate::process::signals_blocked::SignalsBlocked;
+use crate::sparse::csr::Csr;
 use crate::sparse::link::{self, Link};
 use crate::sparse::parts::Able;
 use crate::sparse::product::Product;
@@ -35,8 +37,7 @@ const TRIES: usize = 2;
 /// could not be copied to pages that cannot be protected, or a device failed while it wrote Y.
 pub fn multiply(product: &Product) -> Result<(), Status> {
     let nnz = product.check()?;
-    let rows = 0..product.csr.rows;
-    if product.y.rows == 0 || product.y.cols == 0 {
+    if is_empty(product) {
         return Ok(());
     }
     // Devices round to nearest, and raise no signals.
@@ -46,7 +47,24 @@ pub fn multiply(product: &Product) -> Result<(), Status> {
         false => Left::whole(product),
     };
     drop(usual);
-    let bytes = product.kernel(&rows, nnz).bytes();
+    let begun = Instant::now();
+    finish(product, nnz, &left)?;
+    if is_whole(product, &left) && is_timed(product, nnz) {
+        host_took(product, nnz, begun.elapsed());
+    }
+    Ok(())
+}
+
+fn is_empty(product: &Product) -> bool {
+    product.y.rows == 0 || product.y.cols == 0
+}
+
+fn is_whole(product: &Product, left: &Left) -> bool {
+    matches!(&left.rows[..], [rows] if *rows == (0..product.csr.rows))
+}
+
+/// Counts a product, and computes on the host what devices have left of it.
+fn finish(product: &Product, nnz: usize, left: &Left) -> Result<(), Status> {
     match left.rows.is_empty() && left.sums.is_empty() {
         true => {
             COUNTERS.sparse.add(1);
@@ -54,11 +72,13 @@ pub fn multiply(product: &Product) -> Result<(), Status> {
                 true => 0,
                 false => product.y.rows * product.y.cols * product.y.element,
             };
-            COUNTERS.bytes.per_call.add((bytes + old) as u64);
+            COUNTERS
+                .bytes
+                .per_call
+                .add((bytes(product, nnz) + old) as u64);
         }
         false => COUNTERS.sparse_host.add(1),
     }
-    let begun = Instant::now();
     // After a sandbox was entered, and in the child of a fork, no threads are made.
     let alone = is_secluded() || mode() == Mode::Forked;
     let mut of_rows = left.rows.iter();
@@ -66,19 +86,91 @@ pub fn multiply(product: &Product) -> Result<(), Status> {
     for sum in &left.sums {
         product.add_on_host(&sum.rows, &sum.bytes);
     }
-    let timed = product.op == Op::None && left.rows == [rows.clone()];
-    if timed && product.bytes(nnz) >= WORTH_A_DEVICE && mode() == Mode::On {
-        worth::took(&product.csr, bytes, begun.elapsed());
-    }
     Ok(())
+}
+
+/// Bytes of A, X and Y.
+fn bytes(product: &Product, nnz: usize) -> usize {
+    product.kernel(&(0..product.csr.rows), nnz).bytes()
+}
+
+/// Whether the time that the host takes for a product says how fast it is.
+fn is_timed(product: &Product, nnz: usize) -> bool {
+    let reads = product.op == Op::None && !product.alpha.is_zero();
+    reads && product.bytes(nnz) >= WORTH_A_DEVICE && mode() == Mode::On
+}
+
+/// The host has computed a product of a matrix with this number of entries in this time.
+pub fn host_took(product: &Product, nnz: usize, time: Duration) {
+    // A handler of the program may multiply, too.
+    let _blocked = SignalsBlocked::new();
+    worth::took(&product.csr, bytes(product, nnz), time);
+}
+
+/// What became of a product that a library of the host can compute as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tried {
+    /// It is complete, or devices compute it.
+    Done,
+    /// Nothing has changed: the library is to compute it. If the matrix has this number of entries, its time is wanted ([`host_took`]).
+    Host(Option<usize>),
+}
+
+/// Whether no device computes products of a matrix, since they take less time than a product on a device. Not under
+/// `SEMCACHE_OFFLOAD=always`.
+#[must_use]
+pub fn is_small(csr: &Csr) -> bool {
+    let element = csr.index.size() + csr.dtype.size();
+    init::has_floor() && csr.nnz().unwrap_or(0) < WORTH_A_DEVICE / element
+}
+
+/// Counts a product that a library of the host computes.
+pub fn passed_on() {
+    COUNTERS.sparse_passed.add(1);
+}
+
+/// As [`multiply`], but leaves to a library of the host what devices do not begin, and what is not valid here. `SEMCACHE_DISABLE` may have
+/// the function's `name`.
+///
+/// # Errors
+/// [`Status::Lost`], [`Status::Failed`]: as [`multiply`].
+pub fn attempt(product: &Product, name: &str) -> Result<Tried, Status> {
+    let usual = Usual::new();
+    if !usual.devices_have_it() || no_devices() || init::config().is_disabled(name) {
+        return Ok(Tried::Host(None));
+    }
+    let Some(nnz) = product.check().ok().filter(|_| !is_empty(product)) else {
+        return Ok(Tried::Host(None));
+    };
+    if !pays(product, nnz) {
+        let timed = init::config().offload == Offload::Auto && is_timed(product, nnz);
+        return Ok(Tried::Host(timed.then_some(nnz)));
+    }
+    // Without a link nothing was queued, whatever the reason.
+    let Ok(Some(link)) = linked(product, nnz, link::take(&product.csr)) else {
+        return Ok(Tried::Host(None));
+    };
+    let left = queued(product, link)?;
+    if is_whole(product, &left) {
+        return Ok(Tried::Host(None));
+    }
+    drop(usual);
+    // The program's handlers may get the faults of this, and leave by a jump.
+    match finish(product, nnz, &left) {
+        // The matrix has changed meanwhile, and so has Y.
+        Err(Status::Invalid) => Err(Status::Failed),
+        done => done.map(|()| Tried::Done),
+    }
+}
+
+/// Whether the process uses no devices, and will not.
+fn no_devices() -> bool {
+    matches!(mode(), Mode::Forked | Mode::Ended | Mode::Off)
 }
 
 /// Whether devices are to compute it. They come up in the background meanwhile, if they have not yet.
 fn pays(product: &Product, nnz: usize) -> bool {
-    if matches!(mode(), Mode::Forked | Mode::Ended | Mode::Off)
-        || nnz == 0
-        || product.alpha.is_zero()
-    {
+    if no_devices() || nnz == 0 || product.alpha.is_zero() {
         return false;
     }
     let config = init::config();
@@ -160,14 +252,17 @@ fn speeds(able: &[(Able, told::Told)]) -> Option<Speeds> {
 
 /// What is left for the host.
 fn on_devices(product: &Product, nnz: usize) -> Result<Left, Status> {
-    let whole = || Left::whole(product);
-    let known = link::take(&product.csr);
-    let Some(mut link) = linked(product, nnz, known)? else {
-        return Ok(whole());
-    };
+    match linked(product, nnz, link::take(&product.csr))? {
+        Some(link) => queued(product, link),
+        None => Ok(Left::whole(product)),
+    }
+}
+
+/// Queues a product of a linked matrix. Returns what is left for the host.
+fn queued(product: &Product, mut link: Link) -> Result<Left, Status> {
     let left = match enter() {
         Ok(Some(entered)) => product.queue(entered.cache, &mut link),
-        _ => Ok(whole()),
+        _ => Ok(Left::whole(product)),
     };
     let ends = match link.pattern.holds_once() {
         true => vec![link],

@@ -237,10 +237,12 @@ counters! {
         host_parts,
         /// Offloaded calls whose tiles were computed where a distribution of the program wants them (`semcache.h`).
         distributed,
-        /// Products of sparse matrices (`semcache_csr_multiply`) that devices computed.
+        /// Products of sparse matrices (`semcache_csr_multiply`, `mkl_sparse_?_mv`, `mkl_sparse_?_mm`) that devices computed.
         sparse,
         /// Such products that a loop of the library computed on the host, all rows or some.
         sparse_host,
+        /// Products that a program asked MKL for (`mkl_sparse_?_mv`, `mkl_sparse_?_mm`) and that were passed on to it.
+        sparse_passed,
         /// Sparse matrices that were checked for them: at the first product, and after a change of row offsets or column indices.
         sparse_links,
         /// Calls left to the host BLAS whose time there was taken: the library called its function instead of jumping to it.
