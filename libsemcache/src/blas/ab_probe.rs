@@ -2,7 +2,7 @@
 
 use super::asked::Asked;
 use super::offload_policy::Policy;
-use crate::model::decide::{Decision, Mode, Reason};
+use crate::model::decide::{Decision, Mode, OperandState, Reason};
 use crate::policy::ab_probe::{Expected, Where};
 
 /// The final decision for a call, given the predicted one: the other side (host or devices) if earlier calls of the
@@ -22,10 +22,12 @@ pub(super) fn probed(
         return predicted;
     }
     let on_devices = || asked.answer(Mode::Always);
+    let result_of_others = |o: &OperandState<'_>| o.stale > 0 && o.alone == 0;
     let predict = |place: Where| match place {
         Where::Host => Expected {
             seconds: asked.on_host(),
             measured: policy.host_s_is_sure(&asked.question.work),
+            copies: asked.question.operands.iter().any(result_of_others),
         },
         Where::Devices => Expected {
             seconds: match on_devices() {
@@ -33,6 +35,7 @@ pub(super) fn probed(
                 Decision::Host(_) => f64::INFINITY,
             },
             measured: false,
+            copies: false,
         },
     };
     let calls = |place: Where, mark: u64| {

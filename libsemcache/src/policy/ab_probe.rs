@@ -10,7 +10,8 @@
 //! The A/B probes of a kind of call begin at its decisions number `FIRST`, 4 `FIRST`, 16 `FIRST` and so on, and when its cycles become far
 //! shorter or longer: what was measured on the other side may no longer hold then. A probe
 //! takes place only if the prediction for the other side is at most `CLOSE` measured cycles at first, and twice as many
-//! at each further probe. So all probes together cost a small part of the loop.
+//! at each further probe. So all probes together cost a small part of the loop. If on the other side results of other calls had to be
+//! copied in each cycle, it has to be shorter than a cycle: bytes and rates of links are known.
 
 /// Where a call runs: one of the two sides that an A/B probe compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +63,8 @@ pub struct Expected {
     pub seconds: f64,
     /// Whether they were measured there, and not predicted by rates.
     pub measured: bool,
+    /// Whether results of other calls are copied in each cycle.
+    pub copies: bool,
 }
 
 /// A probe that is under way.
@@ -212,7 +215,11 @@ impl AbProbe {
         let other = chosen.other();
         let affordable = |cycle| {
             let expected = predict(other);
-            let within = if expected.measured { CLOSE } else { within };
+            let within = match expected {
+                Expected { copies: true, .. } => 1.0,
+                Expected { measured: true, .. } => CLOSE,
+                _ => within,
+            };
             expected.seconds < within * cycle
         };
         if !self.known(chosen).is_some_and(affordable) {
@@ -263,6 +270,7 @@ mod tests {
         Expected {
             seconds,
             measured: false,
+            copies: false,
         }
     }
 
@@ -285,6 +293,24 @@ mod tests {
         let [host, devices] = run(10_000, Host, 1.0, 2.0, 1.5);
         assert_eq!((host, devices), (10_000 - 4 * LENGTH, 4 * LENGTH));
         assert_eq!(run(10_000, Devices, 2.0, 1.0, 1.5)[0], 4 * LENGTH);
+    }
+
+    #[test]
+    fn results_of_other_calls_are_not_copied_to_find_out() {
+        for (seconds, probed) in [(1.1, 0), (0.9, 4)] {
+            let mut probes = AbProbe::default();
+            let copied = |_| Expected {
+                copies: true,
+                ..predicted_s(seconds)
+            };
+            let mut on_host = 0;
+            for i in 0..100 {
+                let place = probes.place(f64::from(i), |_, _| Some(1), Devices, copied);
+                probes.went(f64::from(i), place, 0);
+                on_host += u32::from(place == Host);
+            }
+            assert!(on_host.min(4) == probed, "{seconds}: {on_host}");
+        }
     }
 
     #[test]
@@ -370,8 +396,8 @@ mod tests {
         let mut probes = AbProbe::default();
         for n in 0..10_000 {
             let measured = Expected {
-                seconds: 4.0,
                 measured: true,
+                ..predicted_s(4.0)
             };
             let place = probes.place(f64::from(n), |_, _| Some(1), Devices, |_| measured);
             assert_eq!(place, Devices);

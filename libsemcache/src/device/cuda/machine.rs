@@ -438,6 +438,9 @@ impl Backend for CudaMachine {
         let mut all = self.lock();
         self.order(&mut all, device, Lane::Compute, after)?;
         let q = queues(&mut all, device)?;
+        if kernel.work() >= WORTH_AN_EVENT && self.usable() > 1 {
+            q.lanes[2].takes_long();
+        }
         q.lanes[2].begins(&mut q.clock);
         // SAFETY: the caller's promise; the context of the handle is current.
         unsafe { q.blas.launch(kernel) }.map_err(|s| self.failed(device, "launch", s))?;

@@ -7,12 +7,14 @@ use super::machine::{CudaMachine, Queues, queues};
 use super::sparse::Sparse;
 use crate::base::timed::Operation;
 use crate::base::{DeviceId, Routine};
-use crate::device::api::{CsrKernel, DeviceError, Kernel, Lane, Operand, Ticket};
+use crate::device::api::{Backend as _, CsrKernel, DeviceError, Kernel, Lane, Operand, Ticket};
 use crate::process::driver_scope::DriverScope;
 use crate::process::loads::Loading;
 
 /// Products that read and write fewer bytes get no event of their own. Recording it takes 1 us, and these bytes 0.1 ms.
 const WORTH_AN_EVENT: usize = 512 << 20;
+/// Products that read and write fewer bytes take less than about 20 us.
+const LONG: usize = 64 << 20;
 
 impl CudaMachine {
     /// Whether a device is up and cuSPARSE is there, which is looked for once.
@@ -52,6 +54,9 @@ impl CudaMachine {
         let mut all = self.lock();
         self.order(&mut all, device, Lane::Compute, after)?;
         let q = queues(&mut all, device)?;
+        if kernel.bytes() >= LONG && self.usable() > 1 {
+            q.lanes[Lane::Compute as usize].takes_long();
+        }
         q.lanes[Lane::Compute as usize].begins(&mut q.clock);
         let launched = if kernel.alpha.is_zero() || kernel.nnz == 0 {
             // SAFETY: the caller's promise; the context of the handle is current.

@@ -2,7 +2,8 @@
 //! ended is told by other events (`times`).
 //!
 //! An event is recorded behind every operation that is worth waiting for alone. Behind small kernels none is: a thread
-//! that waits for one waits for an event that is recorded then, behind all operations queued so far.
+//! that waits for one waits for an event that is recorded then, behind all operations queued so far. Where several devices compute, one
+//! is recorded before each kernel that takes long, since another device may wait for results of the small ones before it.
 
 use std::collections::VecDeque;
 
@@ -65,6 +66,14 @@ impl Stream {
             let _ = self.record();
         }
         self.issued
+    }
+
+    /// Called before an operation that takes long: what waits for one of the operations before it does not wait for this one, too.
+    pub(super) fn takes_long(&mut self) {
+        if self.completed < self.issued {
+            // If no event can be recorded now, others wait longer.
+            let _ = self.record();
+        }
     }
 
     /// Records an event behind all operations that are queued.
