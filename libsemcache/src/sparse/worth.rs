@@ -34,10 +34,10 @@ pub struct Moved {
     pub stale: usize,
 }
 
-/// What queueing a product, a fault at its result, and the protection of its pages take.
+/// What queueing a product, a fault at its result, and the protection of its pages take: 20 to 37 us without the fault on an H200.
 const CALL_S: f64 = 40e-6;
-/// What each further device adds to a product: the calling thread queues a kernel and copies of parts of X.
-const PART_S: f64 = 10e-6;
+/// What each further device adds to a product: the calling thread queues a kernel and copies of parts of X, 43 us on two H200.
+const PART_S: f64 = 40e-6;
 /// Bytes per second of a product on one thread of the host until one was timed.
 const HOST: f64 = 5e9;
 /// The share of the last time in the rate of the host.
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn several_devices_share_what_takes_one_long() {
         let rates = [2e12; 4];
-        assert_eq!(devices(10 << 20, &rates), 1);
-        assert_eq!(devices(100 << 20, &rates), 2);
+        assert_eq!(devices(100 << 20, &rates), 1);
+        assert_eq!(devices(300 << 20, &rates), 2);
         assert_eq!(devices(1 << 30, &rates), 4);
     }
 
