@@ -94,6 +94,10 @@ pub fn page() -> usize {
 }
 
 fn small(rng: &mut Rng, ty: Type) -> Complex64 {
+    if ty.whole() {
+        // A column of nearly every matrix.
+        return rng.of(&[1.0, 2.0, 3.0]).into();
+    }
     let bits = rng.draw();
     let part =
         |b: u64| [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 0.0][usize::try_from(b & 7).unwrap()];
@@ -274,6 +278,10 @@ impl Block {
             Type::D => Complex64::new(d(0), 0.0),
             Type::C => Complex64::new(s(0), s(1)),
             Type::Z => Complex64::new(d(0), d(1)),
+            // SAFETY: as above.
+            Type::I => f64::from(unsafe { at.cast::<i32>().read_volatile() }).into(),
+            // SAFETY: as above.
+            Type::L => (unsafe { at.cast::<i64>().read_volatile() } as f64).into(),
         }
     }
 
@@ -290,10 +298,11 @@ impl Block {
         {
             // SAFETY: inside the block.
             unsafe {
-                if self.ty.single() {
-                    at.cast::<f32>().add(k).write_volatile(part as f32);
-                } else {
-                    at.cast::<f64>().add(k).write_volatile(part);
+                match self.ty {
+                    Type::S | Type::C => at.cast::<f32>().add(k).write_volatile(part as f32),
+                    Type::D | Type::Z => at.cast::<f64>().add(k).write_volatile(part),
+                    Type::I => at.cast::<i32>().write_volatile(part as i32),
+                    Type::L => at.cast::<i64>().write_volatile(part as i64),
                 }
             }
         }

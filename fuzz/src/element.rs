@@ -1,4 +1,4 @@
-//! The four element types, as the oracle sees them: complex numbers of which some have no imaginary part.
+//! Element types, as the oracle sees them: complex numbers of which some have no imaginary part.
 
 use num_complex::Complex64;
 
@@ -13,18 +13,22 @@ pub enum Type {
     C,
     /// complex double
     Z,
+    /// `int32_t`: row offsets and column indices of sparse matrices
+    I,
+    /// `int64_t`: the same
+    L,
 }
 
 impl Type {
-    /// All of them.
+    /// Those that the BLAS has.
     pub const ALL: [Type; 4] = [Type::S, Type::D, Type::C, Type::Z];
 
     /// Bytes of an element.
     #[must_use]
     pub fn size(self) -> usize {
         match self {
-            Type::S => 4,
-            Type::D | Type::C => 8,
+            Type::S | Type::I => 4,
+            Type::D | Type::C | Type::L => 8,
             Type::Z => 16,
         }
     }
@@ -33,6 +37,12 @@ impl Type {
     #[must_use]
     pub fn complex(self) -> bool {
         matches!(self, Type::C | Type::Z)
+    }
+
+    /// Whether elements are integers.
+    #[must_use]
+    pub fn whole(self) -> bool {
+        matches!(self, Type::I | Type::L)
     }
 
     /// Whether parts are floats.
@@ -61,6 +71,8 @@ impl Type {
             Type::D => Complex64::new(d(0), 0.0),
             Type::C => Complex64::new(s(0), s(4)),
             Type::Z => Complex64::new(d(0), d(8)),
+            Type::I => f64::from(i32::from_ne_bytes(bytes[..4].try_into().unwrap())).into(),
+            Type::L => (i64::from_ne_bytes(bytes[..8].try_into().unwrap()) as f64).into(),
         }
     }
 
@@ -78,6 +90,8 @@ impl Type {
                 bytes[..8].copy_from_slice(&value.re.to_ne_bytes());
                 bytes[8..16].copy_from_slice(&value.im.to_ne_bytes());
             }
+            Type::I => bytes[..4].copy_from_slice(&(value.re as i32).to_ne_bytes()),
+            Type::L => bytes[..8].copy_from_slice(&(value.re as i64).to_ne_bytes()),
         }
     }
 }

@@ -241,6 +241,7 @@ fn drive(o: &Options) {
             "faults.read",
             "faults.write",
             "faults.false_sharing",
+            "sparse",
         ] {
             if sums.get(key).copied().unwrap_or(0.0) < 1.0 {
                 println!("fuzz: FAILED: no {key}");
@@ -280,6 +281,9 @@ fn add(report: &std::path::Path, sums: &mut BTreeMap<String, f64>) {
         ("host", report.calls.values().map(|c| c.host).sum()),
         ("host_parts", report.counts.host_parts),
         ("fallbacks", report.counts.fallbacks),
+        ("sparse", report.counts.sparse),
+        ("sparse_host", report.counts.sparse_host),
+        ("sparse_links", report.counts.sparse_links),
     ] {
         *sums.entry(key.into()).or_default() += count as f64;
     }

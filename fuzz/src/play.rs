@@ -10,7 +10,7 @@ use crate::block::{Area, Block};
 use crate::element::Type;
 use crate::ops;
 use crate::program::{Op, Program};
-use crate::world::{ALL, BESIDE, FIRST, World};
+use crate::world::{ALL, ANY, BESIDE, FIRST, World};
 
 /// Rows of each thread in the matrix that lies between them, and its columns.
 const ROWS: usize = 40;
@@ -118,7 +118,7 @@ fn thread(
 ) {
     let mut rng = Rng::new(seed);
     let second = rng.of(&Type::ALL);
-    let mut stack = [0u64; STACK];
+    let (mut stack, mut offsets) = ([0u64; STACK], [0u64; STACK]);
     let mut slots = Vec::new();
     for slot in 0..ALL {
         let ty = if slot < FIRST { first } else { second };
@@ -145,9 +145,23 @@ fn thread(
         block.fill(0, len, &mut rng);
         std::mem::replace(&mut slots[ALL - 1], block).end();
     }
+    let whole = rng.of(&[Type::I, Type::I, Type::L]);
+    for slot in ALL..ANY {
+        let len = crate::ops::length(&mut rng);
+        slots.push(Block::new(format!("{t}.{slot}"), whole, len, &mut rng));
+    }
+    if rng.one_in(5) {
+        let (bytes, at) = (STACK * 8, offsets.as_mut_ptr().cast());
+        let shadow = Block::shadow_of(bytes);
+        let name = format!("offsets on the stack of {t}");
+        let mut block = Block::over(name, whole, bytes / whole.size(), at, shadow);
+        block.fill(0, block.len, &mut rng);
+        std::mem::replace(&mut slots[ALL], block).end();
+    }
     let mut w = World {
         slots,
         beside,
+        sparse: Vec::new(),
         rng,
         thread: t,
         step: 0,

@@ -62,11 +62,13 @@ pub enum Kind {
     Discard,
     /// A hint of semcache.h.
     Hint,
+    /// Products of a sparse matrix.
+    Sparse,
 }
 
 /// Every kind with how often it is drawn.
-const WEIGHTS: [(Kind, usize); 27] = [
-    (Kind::Level3, 52),
+const WEIGHTS: [(Kind, usize); 28] = [
+    (Kind::Level3, 49),
     (Kind::Level2, 28),
     (Kind::Level1, 24),
     (Kind::Overlap, 2),
@@ -93,6 +95,7 @@ const WEIGHTS: [(Kind, usize); 27] = [
     (Kind::Missing, 2),
     (Kind::Discard, 2),
     (Kind::Hint, 16),
+    (Kind::Sparse, 12),
 ];
 
 /// One operation. Its operands follow from the seed and from the blocks that exist when it runs.

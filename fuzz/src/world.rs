@@ -11,11 +11,14 @@ use testkit::oracle::Dense;
 use crate::beside::Beside;
 use crate::block::{Block, Origin};
 use crate::element::Type;
+use crate::ops::Sparse;
 
 /// Blocks of the first element type; the last of them lies between those of other threads.
 pub(crate) const FIRST: usize = 5;
 /// Blocks of both element types.
 pub(crate) const ALL: usize = 8;
+/// With those behind them, which have row offsets and column indices of sparse matrices.
+pub(crate) const ANY: usize = 10;
 
 /// The block that lies among other data of the program, of the first element type.
 pub(crate) const BESIDE: usize = 2;
@@ -116,6 +119,8 @@ pub(crate) struct World {
     pub(crate) slots: Vec<Block>,
     /// The structure around one of them.
     pub(crate) beside: Beside,
+    /// Sparse matrices in the blocks.
+    pub(crate) sparse: Vec<Sparse>,
     pub(crate) rng: Rng,
     pub(crate) thread: usize,
     pub(crate) step: usize,
@@ -133,6 +138,19 @@ impl World {
         }
     }
 
+    /// The same, or the blocks of integers.
+    pub(crate) fn any_group(&mut self) -> (usize, usize) {
+        match self.any() {
+            ALL.. => (ALL, ANY - ALL),
+            _ => self.group(),
+        }
+    }
+
+    /// Any block.
+    pub(crate) fn any(&mut self) -> usize {
+        self.rng.below(ANY)
+    }
+
     pub(crate) fn pick(&mut self, group: (usize, usize)) -> usize {
         group.0 + self.rng.below(group.1)
     }
@@ -140,7 +158,7 @@ impl World {
     /// Any block that may be freed or resized.
     pub(crate) fn own(&mut self) -> usize {
         loop {
-            let slot = self.rng.below(ALL);
+            let slot = self.any();
             if self.slots[slot].origin != Origin::Lent {
                 return slot;
             }

@@ -40,7 +40,21 @@ struct DeviceMatrix {
     context: *mut c_void,
 }
 
+#[repr(C)]
+struct Csr {
+    size: u32,
+    kind: u32,
+    index_bytes: u32,
+    base: u32,
+    rows: i64,
+    cols: i64,
+    row_offsets: *const u8,
+    columns: *const u8,
+    values: *const u8,
+}
+
 type Address = usize;
+type Multiply = unsafe extern "C" fn(*const Csr, c_int, *const f64, *const Matrix, *const f64, *const Matrix) -> c_int;
 
 #[repr(C)]
 struct Interface {
@@ -62,6 +76,7 @@ struct Interface {
     range: unsafe extern "C" fn(*const c_char) -> c_int,
     rates: unsafe extern "C" fn(c_int, *mut u64) -> c_int,
     predict: unsafe extern "C" fn(*const c_char, *const i64, c_int, *mut u64) -> c_int,
+    csr_multiply: Multiply,
 }
 
 fn table() -> &'static Interface {
@@ -142,6 +157,77 @@ impl Memory {
     }
 }
 
+/// Integers of an array, whose bytes the library reads.
+fn integers(numbers: &[i64], index_bytes: u32) -> Vec<u8> {
+    let each = numbers.iter().map(|i| i.to_le_bytes());
+    each.flat_map(|all| all[..if index_bytes == 8 { 8 } else { 4 }].to_vec()).collect()
+}
+
+/// A product of a sparse matrix with a column of the first matrix, that adds to one of the third: with arguments that are not valid, row
+/// offsets and columns among them. No number of entries is larger than the arrays, and nothing is computed of what is not valid.
+fn sparse(multiply: Multiply, bytes: &mut Bytes, memory: &mut Memory) -> c_int {
+    const ENTRIES: usize = 64;
+    let rows = N - usize::from(bytes.below(N as u8 + 1));
+    let index_bytes = if bytes.below(20) < 19 { 4 << bytes.below(2) } else { bytes.byte().into() };
+    let base = if bytes.below(20) < 19 { bytes.below(2).into() } else { u32::from(bytes.byte()) };
+    let (step, spread) = (usize::from(bytes.below(60)) + 5, usize::from(bytes.byte()));
+    let mut ends: Vec<i64> = (0..rows).map(|i| (i * step % (ENTRIES + 1)) as i64).collect();
+    ends.sort_unstable();
+    let mut offsets: Vec<i64> = [0].into_iter().chain(ends).map(|end| end + i64::from(base)).collect();
+    let mut columns: Vec<i64> = (0..ENTRIES).map(|i| (i * spread % N) as i64 + i64::from(base)).collect();
+    // All but the last offset, which says how many entries the arrays have.
+    if rows > 0 && bytes.below(4) == 3 {
+        offsets[usize::from(bytes.byte()) % rows] = bytes.small().into();
+    }
+    if bytes.below(4) == 3 {
+        columns[usize::from(bytes.byte()) % ENTRIES] = bytes.small().into();
+    }
+    let values: Vec<f64> = (0..2 * ENTRIES).map(|i| (i % 5) as f64 - 2.0).collect();
+    let [of_offsets, of_columns] = [&offsets, &columns].map(|all| integers(all, index_bytes));
+    let given = |bytes: &mut Bytes, right: usize| match bytes.below(30) {
+        29 => [-1, i64::MIN, i64::MAX][usize::from(bytes.below(3))],
+        _ => right as i64,
+    };
+    let or_null = |bytes: &mut Bytes, at: *const u8| if bytes.below(40) < 39 { at } else { std::ptr::null() };
+    let csr = Csr {
+        size: if bytes.below(20) < 19 { size_of::<Csr>() as u32 } else { bytes.byte().into() },
+        kind: if bytes.below(20) < 19 { b'd'.into() } else { bytes.byte().into() },
+        index_bytes,
+        base,
+        rows: given(bytes, rows),
+        cols: given(bytes, N),
+        row_offsets: or_null(bytes, of_offsets.as_ptr()),
+        columns: or_null(bytes, of_columns.as_ptr()),
+        values: or_null(bytes, values.as_ptr().cast()),
+    };
+    let [x, _, c] = &mut memory.0;
+    let before = c[..rows].to_vec();
+    let vector = |bytes: &mut Bytes, at: *const f64, rows: usize| Matrix {
+        size: if bytes.below(20) < 19 { size_of::<Matrix>() as u32 } else { bytes.byte().into() },
+        element: if bytes.below(20) < 19 { 8 } else { bytes.byte().into() },
+        data: at.cast(),
+        rows: given(bytes, rows),
+        cols: given(bytes, 1),
+        ld: given(bytes, N),
+    };
+    let (op, from_here) = (if bytes.below(20) < 19 { b'N' } else { bytes.byte() }, bytes.below(20) == 19);
+    let of_x = vector(bytes, if from_here { c.as_ptr() } else { x.as_ptr() }, N);
+    let of_y = vector(bytes, c.as_mut_ptr(), rows);
+    let one = [1.0, 0.0];
+    // SAFETY: arrays with as many elements as the structures say, unless these are not valid.
+    let status = unsafe { multiply(&csr, op.into(), one.as_ptr(), &of_x, one.as_ptr(), &of_y) };
+    if csr.kind != u32::from(b'd') {
+        return status;
+    }
+    for row in 0..rows {
+        let entries = |row: usize| (offsets[row] - i64::from(base)) as usize..(offsets[row + 1] - i64::from(base)) as usize;
+        let added = || entries(row).map(|k| values[k] * x[(columns[k] - i64::from(base)) as usize]).sum::<f64>();
+        let wanted = before[row] + if status == 0 && op == b'N' { added() } else { 0.0 };
+        assert_eq!(c[row], wanted, "row {row}, status {status}");
+    }
+    status
+}
+
 extern "C" fn owner(i: i64, j: i64, user: *mut c_void) -> i32 {
     i32::try_from((i ^ j) & 3).unwrap_or(0) + user.addr() as i32
 }
@@ -192,7 +278,7 @@ fuzz_target!(|data: &[u8]| {
         // SAFETY: structures as the header says, of which some lie about what they describe; the functions touch no byte of a matrix
         // that the program may not.
         let status = unsafe {
-            match bytes.below(20) {
+            match bytes.below(22) {
                 0 | 1 => (table.prefetch)(view, device, with_event),
                 2 => (table.coherent)(view, with_event),
                 3 => (table.to_cpu)(view, bytes.small()),
@@ -224,6 +310,7 @@ fuzz_target!(|data: &[u8]| {
                     (table.predict)(name.as_ptr(), sizes.as_ptr(), bytes.small(), words.as_mut_ptr());
                     (table.rates)(device, words.as_mut_ptr())
                 }
+                19 | 20 => sparse(table.csr_multiply, &mut bytes, &mut memory),
                 _ => {
                     memory.product();
                     if bytes.below(4) == 0 {

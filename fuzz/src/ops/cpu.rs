@@ -5,10 +5,10 @@
     reason = "plays an unmodified program: memcpy and its kin"
 )]
 
-use crate::world::{ALL, World};
+use crate::world::World;
 
 pub(super) fn look(w: &mut World) {
-    let slot = w.rng.below(ALL);
+    let slot = w.any();
     for _ in 0..1 + w.rng.below(4) {
         let (from, n) = w.slots[slot].span(&mut w.rng);
         if w.rng.one_in(2) {
@@ -20,12 +20,12 @@ pub(super) fn look(w: &mut World) {
 }
 
 pub(super) fn look_all(w: &mut World) {
-    let slot = w.rng.below(ALL);
+    let slot = w.any();
     w.slots[slot].check_all("everything");
 }
 
 pub(super) fn write(w: &mut World) {
-    let slot = w.rng.below(ALL);
+    let slot = w.any();
     let (from, n) = w.slots[slot].span(&mut w.rng);
     let block = &mut w.slots[slot];
     match w.rng.below(4) {
@@ -47,14 +47,14 @@ pub(super) fn write(w: &mut World) {
 }
 
 pub(super) fn write_all(w: &mut World) {
-    let slot = w.rng.below(ALL);
+    let slot = w.any();
     for (from, n) in w.slots[slot].runs() {
         w.slots[slot].fill(from, n, &mut w.rng);
     }
 }
 
 pub(super) fn copy(w: &mut World) {
-    let group = w.group();
+    let group = w.any_group();
     let (a, b) = (w.pick(group), w.pick(group));
     let ((from, n), (to, m)) = (w.slots[a].span(&mut w.rng), w.slots[b].span(&mut w.rng));
     let n = n.min(m);

@@ -6,17 +6,17 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::world::{ALL, World};
+use crate::world::World;
 
 /// `semcache_matrix`.
 #[repr(C)]
-struct Matrix {
-    size: u32,
-    element: u32,
-    data: *const c_void,
-    rows: i64,
-    cols: i64,
-    ld: i64,
+pub(super) struct Matrix {
+    pub(super) size: u32,
+    pub(super) element: u32,
+    pub(super) data: *const c_void,
+    pub(super) rows: i64,
+    pub(super) cols: i64,
+    pub(super) ld: i64,
 }
 
 /// `semcache_distribution`.
@@ -43,9 +43,33 @@ struct DeviceMatrix {
     context: *mut c_void,
 }
 
+/// `semcache_csr`.
+#[repr(C)]
+pub(super) struct Csr {
+    pub(super) size: u32,
+    pub(super) kind: u32,
+    pub(super) index_bytes: u32,
+    pub(super) base: u32,
+    pub(super) rows: i64,
+    pub(super) cols: i64,
+    pub(super) row_offsets: *const c_void,
+    pub(super) columns: *const c_void,
+    pub(super) values: *const c_void,
+}
+
+/// `semcache_csr_multiply`.
+type CsrMultiply = unsafe extern "C" fn(
+    *const Csr,
+    c_int,
+    *const c_void,
+    *const Matrix,
+    *const c_void,
+    *const Matrix,
+) -> c_int;
+
 /// `semcache_interface`.
 #[repr(C)]
-struct Interface {
+pub(super) struct Interface {
     size: usize,
     devices: extern "C" fn() -> c_int,
     prefetch: unsafe extern "C" fn(*const Matrix, c_int, *mut u64) -> c_int,
@@ -62,9 +86,12 @@ struct Interface {
     release: extern "C" fn(u64) -> c_int,
     name: unsafe extern "C" fn(*const Matrix, *const c_char) -> c_int,
     range: unsafe extern "C" fn(*const c_char) -> c_int,
+    rates: usize,
+    predict: usize,
+    pub(super) csr_multiply: CsrMultiply,
 }
 
-fn library() -> Option<&'static Interface> {
+pub(super) fn library() -> Option<&'static Interface> {
     static FOUND: OnceLock<usize> = OnceLock::new();
     let found = *FOUND.get_or_init(|| {
         // SAFETY: a C string.
@@ -109,7 +136,7 @@ fn distribution(w: &mut World) -> Distribution {
 const ABSURD: [i64; 6] = [-1, 0, i64::MAX, i64::MIN, 1 << 40, 1 << 62];
 
 pub(super) fn run(w: &mut World) {
-    let slot = w.rng.below(ALL);
+    let slot = w.any();
     let (from, n) = w.slots[slot].span(&mut w.rng);
     let (rows, gap) = (1 + w.rng.below(n), w.rng.below(3));
     let ld = rows + gap;

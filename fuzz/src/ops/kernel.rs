@@ -16,14 +16,14 @@ use libc::{c_int, iovec};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::element::Type;
-use crate::world::{ALL, World};
+use crate::world::World;
 
 /// Number of bytes that fit into a pipe without a reader.
 const PIPE: usize = 65536;
 /// Offset in its file at which pwrite puts the elements.
 const OFFSET: libc::off_t = 8;
 
-fn file(bytes: &[u8]) -> File {
+pub(super) fn file(bytes: &[u8]) -> File {
     let file = File::from(memfd_create(c"file", MFdFlags::MFD_CLOEXEC).unwrap());
     file.write_all_at(bytes, 0).unwrap();
     file
@@ -31,7 +31,7 @@ fn file(bytes: &[u8]) -> File {
 
 /// Some elements of a block, and one of nine ways to move them; ways that `FUZZ_WITHOUT=process_vm` names are left out.
 fn elements(w: &mut World) -> (usize, usize, usize, usize) {
-    let slot = w.rng.below(ALL);
+    let slot = w.any();
     let (from, n) = w.slots[slot].span(&mut w.rng);
     let how = w.rng.below(9);
     let without = std::env::var("FUZZ_WITHOUT").unwrap_or_default();
@@ -215,11 +215,12 @@ pub(super) fn into(w: &mut World) {
     let (slot, from, n, how) = elements(w);
     let (unit, ty) = (w.slots[slot].unit(), w.slots[slot].ty);
     let mut new = vec![0u8; n * unit];
+    let parts = match ty.whole() {
+        true => [1.0, 2.0, 3.0, 3.0],
+        false => [-2.0, 0.0, 1.0, 3.0],
+    };
     for element in new.chunks_mut(unit) {
-        let (re, im) = (
-            w.rng.of(&[-2.0, 0.0, 1.0, 3.0]),
-            w.rng.of(&[-1.0, 0.0, 2.0]),
-        );
+        let (re, im) = (w.rng.of(&parts), w.rng.of(&[-1.0, 0.0, 2.0]));
         ty.store(element, num_complex::Complex64::new(re, im));
     }
     let mut range = Range::of(w, slot, from, n);

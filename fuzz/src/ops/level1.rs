@@ -173,6 +173,7 @@ fn dot(w: &mut World, sx: usize, sy: usize, n: usize) -> Option<usize> {
             let c = call!(fortran::DOT_Z[k]; n, w.p(&x), x.inc, w.p(&y), y.inc);
             (c.0, c.1)
         }
+        Type::I | Type::L => return None,
     };
     let got = Complex64::new(re, im);
     assert_eq!(got, product.at(0, 0), "{}", w.note);

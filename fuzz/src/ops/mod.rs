@@ -13,6 +13,7 @@ mod memory;
 mod missing;
 mod process;
 mod sleepers;
+mod sparse;
 mod timers;
 
 use std::sync::Once;
@@ -26,6 +27,7 @@ pub(crate) use beside::Scratch;
 pub(crate) use memory::length;
 pub use missing::may_answer_faults;
 pub(crate) use process::Ticking;
+pub(crate) use sparse::Sparse;
 
 /// Installs the handlers of the program's signals, once in a process.
 pub(crate) fn prepare() {
@@ -70,5 +72,6 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
         Kind::Missing => missing::run(w),
         Kind::Discard => guard::discarded(w),
         Kind::Hint => hints::run(w),
+        Kind::Sparse => sparse::run(w),
     }
 }

@@ -232,6 +232,7 @@ fn child_of(w: &mut World) {
     for _ in 0..3 {
         super::level1::run(w);
     }
+    super::sparse::run(w);
     for slot in 0..w.slots.len() {
         w.slots[slot].check_all("the child's results");
     }
