@@ -2,7 +2,7 @@
 //!
 //! A [`Program`](program::Program) is a list of operations over one to four threads: BLAS calls, accesses by the CPU,
 //! copies, allocating and freeing memory, system calls that read and write it, forks and signals, and uses of data
-//! beside a matrix: names, structures, words on which threads sleep, pages that the program guards.
+//! beside a matrix: names, structures, words on which threads sleep, pages that the program guards; products of sparse matrices.
 //! [`play()`](play::play) executes a program in this process, on real memory and on a shadow that the tests' oracle
 //! computes; a difference ends in a panic that names the operation and the element. Numbers are small integers, so
 //! every order of summation is exact.
@@ -21,6 +21,7 @@
 mod beside;
 pub mod block;
 mod call;
+mod csr;
 pub mod drive;
 pub mod element;
 mod fortran;

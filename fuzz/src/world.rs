@@ -10,8 +10,8 @@ use testkit::oracle::Dense;
 
 use crate::beside::Beside;
 use crate::block::{Block, Origin};
+use crate::csr::Sparse;
 use crate::element::Type;
-use crate::ops::Sparse;
 
 /// Blocks of the first element type; the last of them lies between those of other threads.
 pub(crate) const FIRST: usize = 5;

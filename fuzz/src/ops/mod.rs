@@ -27,7 +27,6 @@ pub(crate) use beside::Scratch;
 pub(crate) use memory::length;
 pub use missing::may_answer_faults;
 pub(crate) use process::Ticking;
-pub(crate) use sparse::Sparse;
 
 /// Installs the handlers of the program's signals, once in a process.
 pub(crate) fn prepare() {

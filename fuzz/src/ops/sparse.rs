@@ -17,6 +17,7 @@ use super::hints::{Csr, Matrix, library};
 use super::kernel::file;
 use super::level3::spread;
 use crate::block::{Origin, page};
+use crate::csr::{Run, Sparse};
 use crate::element::Type;
 use crate::world::{ALL, ANY, FIRST, Mat, Operand, Scalar, Vect, World};
 
@@ -27,25 +28,6 @@ const ENTRIES: usize = 5000;
 /// What `semcache_csr_multiply` returns.
 const OK: c_int = 0;
 const INVALID: c_int = 4;
-
-/// A run of elements.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    slot: usize,
-    from: usize,
-}
-
-/// A matrix in compressed rows. How many entries it has is what the last of its row offsets says.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sparse {
-    rows: usize,
-    cols: usize,
-    /// What the first entry and the first column are called.
-    base: i64,
-    offsets: Run,
-    columns: Run,
-    values: Run,
-}
 
 /// What its arrays hold.
 enum Contents {
