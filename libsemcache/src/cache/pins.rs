@@ -2,8 +2,8 @@
 //!
 //! A block is pinned in pieces. If one device is used, or another thread pins results, each is pinned when a task first uses bytes of
 //! it: so the device copies and computes while the calling thread pins what later tasks use. With many cores inputs
-//! pass through staging memory at their first use, and are pinned at their second. On an H100 machine pieces
-//! of 64 MiB are pinned at the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed
+//! pass through staging memory at their first use, and are pinned at their second; arrays of a sparse matrix that devices have no room to
+//! keep are pinned at their first. On an H100 machine pieces of 64 MiB are pinned at the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed
 //! (bench/results/h100-cold.md). Another thread pins the pieces of results where that takes long ([`super::pins_ahead`]).
 //!
 //! A piece is pinned before any of its pages is made inaccessible, since the driver refuses inaccessible pages: a piece holds whole
@@ -263,9 +263,9 @@ impl Cache {
     }
 
     /// Pins the pieces of a block that hold `len` bytes from `at` on, which are an operand, as far as that pays and is
-    /// possible; `now`: also where inputs pass through staging memory at their first use, since the call writes these bytes, or they
-    /// will be sent again. `call` are the blocks of this call, whose pins are not ended to make room. The caller holds no lock, has made no page of these pieces inaccessible for this call, and has marked the block
-    /// as in use.
+    /// possible; `now`: also where inputs pass through staging memory at their first use, since the call writes these bytes, or devices
+    /// have no room to keep them. `call` are the blocks of this call, whose pins are not ended to make room. The caller holds no lock, has
+    /// made no page of these pieces inaccessible for this call, and has marked the block as in use.
     pub fn pin(&self, block: &Block, (at, len): (usize, usize), now: bool, call: &[Option<Block>]) {
         // A matrix that stays on the devices between calls: one question instead of one for each of up to 256 pieces.
         let stays = || !now && self.moves_nothing(block, at, at + len);
