@@ -1,10 +1,11 @@
 //! Pinning: the program's memory is page-locked, so that devices copy it in place and not through staging memory.
 //!
-//! A block is pinned in pieces. If one device is used, or another thread pins results, each is pinned when a task first uses bytes of
-//! it: so the device copies and computes while the calling thread pins what later tasks use. With many cores inputs
-//! pass through staging memory at their first use, and are pinned at their second; arrays of a sparse matrix that devices have no
-//! room to keep are pinned at their first. On an H100 machine pieces of 64 MiB are pinned at the rate of whole blocks, 50 GB/s in 2 MiB pages, beside copies at full speed
-//! (bench/results/h100-cold.md). Another thread pins the pieces of results where that takes long ([`super::pins_ahead`]).
+//! A block is pinned in pieces. If one device is used, or another thread pins results, each is pinned when a task first uses
+//! bytes of it: so the device copies and computes while the calling thread pins what later tasks use. With many cores inputs pass
+//! through staging memory at their first use, and are pinned at their second; arrays of a sparse matrix that devices have no room
+//! to keep are pinned at their first. On an H100 machine pieces of 64 MiB are pinned at the rate of whole blocks, 50 GB/s in 2
+//! MiB pages, beside copies at full speed (bench/results/h100-cold.md). Another thread pins the pieces of results where that
+//! takes long ([`super::pins_ahead`]).
 //!
 //! A piece is pinned before any of its pages is made inaccessible, since the driver refuses inaccessible pages: a piece holds whole
 //! panels. The cache's lock is not held, since pinning takes time. `host::pins` records what is pinned, and ends a pin
