@@ -10,8 +10,6 @@
     reason = "a test program, not the library in a user's process"
 )]
 
-use std::path::Path;
-
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Dtype, Op, Routine, Value};
 use semcache::blas::{Call, Outcome};
@@ -76,13 +74,12 @@ fn check(a: &Matrix, b: &Matrix, c: &Matrix) {
 /// Runs `body` in a process of its own with two devices, each twice as fast as the host, and these variables.
 fn alone<F: FnOnce()>(variables: &[(&str, &str)], body: F) {
     heap::configure(4096);
-    let rates = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host_part.toml");
-    let text = "version = 1\ncall_s = 1e-6\ntask_s = 1e-6\nfault_s = 1e-6\ndevice.gemm.d.peak_flops = 4e9\n\
-         device.gemm.d.half_size = 1\nhost.gemm_flops = [4e9, 2e9, 4e9, 2e9]\nhost.half_size = 1\n";
-    std::fs::write(&rates, text).unwrap();
     let mut all = vec![
         ("SEMCACHE_DEVICES", "sim:2"),
-        ("SEMCACHE_RATES", rates.to_str().unwrap()),
+        (
+            "SEMCACHE_RATES",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host_part/rates.toml"),
+        ),
     ];
     all.extend(variables);
     let output = testkit::apart_under(&all, body);
