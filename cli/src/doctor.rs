@@ -20,7 +20,7 @@ use semcache::base::config::{CudaSet, Memory};
 use semcache::base::{DeviceId, Link};
 use semcache::device::api::Backend;
 use semcache::device::cuda::{self, CudaError, CudaMachine};
-use semcache::runtime::report::human;
+use semcache::runtime::report::table::human;
 
 use crate::calibrate::hooks;
 use crate::library;

@@ -1,12 +1,15 @@
 //! `semcache report`: prints the sum of JSON reports as a table; with `--keys`, the meaning of every key, reason and
 //! degraded feature that a report may name.
 
+use core::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use semcache::base::counters::{Degraded, KEYS, LeftOut, WhyHost};
 
-use crate::summary::Summary;
+use semcache::runtime::report::Report;
+
+use crate::summary;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
@@ -23,11 +26,13 @@ pub(crate) fn report(options: &Options) -> Result<ExitCode, String> {
         print!("{}", keys());
         return Ok(ExitCode::SUCCESS);
     }
-    let mut total = Summary::default();
+    let mut sum = Report::default();
     for file in &options.files {
-        total.add(file)?;
+        let named = |e: &dyn Display| format!("{}: {e}", file.display());
+        let text = std::fs::read_to_string(file).map_err(|e| named(&e))?;
+        sum.add(&Report::parse(&text).map_err(|e| named(&e))?);
     }
-    print!("{}", total.table());
+    print!("{}", summary::table(&sum));
     Ok(ExitCode::SUCCESS)
 }
 

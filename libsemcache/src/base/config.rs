@@ -111,6 +111,10 @@ variables! {
 /// process into which the library was preloaded. Set by semcache, not by users.
 pub const MAIN_PID: &str = "SEMCACHE_MAIN_PID";
 
+/// Where the processes of a run count: `PID:FD:RUN`, a descriptor in the table of a process, and the name of the run. Set by
+/// `semcache run`, or by the first process into which the library was preloaded with [`REPORT`]; not by users.
+pub const COUNTERS: &str = "SEMCACHE_COUNTERS";
+
 /// Path of the library, for the case that it lies neither beside the command nor in `../lib`. Read by the command only.
 pub const LIB: &str = "SEMCACHE_LIB";
 
@@ -127,6 +131,7 @@ pub const USER_FOLDER: &str = "HOME";
 /// Variables that semcache reads but that are not in the table for users.
 const OTHER_NAMES: &[&str] = &[
     MAIN_PID,
+    COUNTERS,
     LIB,
     "SEMCACHE_BLESS",
     "SEMCACHE_GPU",
