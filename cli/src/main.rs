@@ -19,6 +19,7 @@ mod predict;
 mod report;
 mod run;
 mod signals;
+mod strict;
 mod summary;
 mod trace;
 

@@ -19,6 +19,7 @@ use semcache::runtime::counted::Run;
 use semcache::runtime::report::{Report, file};
 
 use crate::signals::{self, End};
+use crate::strict::{self, Demands, UNMET};
 use crate::{library, summary};
 
 /// The exit status of env(1) and timeout(1) when they themselves fail.
@@ -38,6 +39,8 @@ pub(crate) struct Options {
     /// Where the Perfetto trace goes (SEMCACHE_TRACE); semcache trace PATH reads it
     #[arg(long, value_name = "PATH")]
     trace: Option<String>,
+    #[command(flatten)]
+    demands: Demands,
     /// Run the program plainly, without semcache
     #[arg(long)]
     off: bool,
@@ -82,6 +85,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
         eprintln!("semcache: off");
         return Ok(finish(end));
     }
+    let devices = strict::devices(options.devices.as_deref())?;
+    if let Err((told, unmet)) = options.demands.before(&devices) {
+        eprintln!("semcache: {told}");
+        return Ok(ExitCode::from(if unmet { UNMET } else { OWN_FAILURE }));
+    }
     let library = library::find()?;
     let existing = std::env::var("LD_PRELOAD").ok();
     let preload = library::preload(&library, existing.as_deref())?;
@@ -119,6 +127,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     }
     to.deliver(&report);
     eprintln!("{}", summary::line(&report));
+    if let Some(unmet) = options.demands.after(&report) {
+        eprintln!("semcache: {unmet}");
+        if end == End::Exited(0) {
+            return Ok(ExitCode::from(UNMET));
+        }
+    }
     Ok(finish(end))
 }
 
@@ -151,7 +165,7 @@ impl To {
             Some(path) => {
                 let path = absolute(path)?;
                 file::try_out(&file::path_of(&path, std::process::id()))
-                    .map_err(|e| format!("cannot write the report {path}: {e}"))?;
+                    .map_err(|e| format!("cannot write the report {}: {e}", path.escape_debug()))?;
                 Ok(To::Files(path))
             }
         }

@@ -59,11 +59,14 @@ fn offloaded(report: &Report) -> String {
         ));
     }
     let bytes = &counts.bytes;
+    let against = match bytes.saved {
+        0 => String::new(),
+        amount => format!(", {}", saved(amount)),
+    };
     format!(
-        "{} calls ran on devices; moved {}, {}; {}",
+        "{} calls ran on devices; moved {}{against}; {}",
         parts.join(", "),
         human(bytes.h2d + bytes.d2h + bytes.mapped),
-        saved(bytes.saved),
         counted(counts.faults.read + counts.faults.write, "page fault"),
     )
 }
@@ -239,7 +242,7 @@ mod tests {
         );
         assert_eq!(
             line(r#"{"sparse":5,"sparse_host":1,"sparse_passed":2}"#),
-            "semcache: 5 of 8 sparse product calls ran on devices; moved 0 B, 0 B less than copying at every call; 0 page faults"
+            "semcache: 5 of 8 sparse product calls ran on devices; moved 0 B; 0 page faults"
         );
     }
 }
