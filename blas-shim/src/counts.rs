@@ -9,36 +9,24 @@
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use semcache::base::Routine;
-use semcache::base::counters::{OWNED, PAGE, Passed, WhyHost};
-use semcache::blas::names;
-
-use crate::symbols::{Class, Symbol};
+use crate::symbols::Symbol;
 use crate::thread::{self, State};
+use semcache::base::counters::{OWNED, PAGE, Passed, WhyHost};
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The index of a symbol's routine in the tables of counters: calls under all names of one operation on one type are counted
-/// together. That of the first routine for a symbol whose calls are not counted ([`Class::Jump`]).
-pub(crate) fn index(symbol: &Symbol) -> usize {
-    let routine = match symbol.class {
-        Class::Jump => Routine::ALL[0],
-        Class::Strided => Routine::GemmBatch,
-        Class::Call(routine) | Class::Sub(routine) => routine,
-    };
-    names::index(routine, symbol.dtype)
-}
-
 /// Before a thread's first count, and before each count of a thread that has no counters of its own: the process counts where
 /// its launcher finds it, and the thread gets counters of its own as long as there are some.
+/// Returns whether the process has begun to count just now, so that its sites must be told.
 #[cold]
-pub(crate) fn begin(thread: &State) {
-    semcache::runtime::counted::join();
+pub(crate) fn begin(thread: &State) -> bool {
+    let first = semcache::runtime::counted::join();
     // The number of taken counters stops at the limit, so that it cannot wrap.
     let index = TAKEN.fetch_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1));
     if let Ok(index) = index {
         thread.slot.set(ptr::from_ref(&PAGE.calls.passed()[index]));
     }
+    first
 }
 
 /// In the child of a fork, whose counters are zero: its thread counts anew.
@@ -47,17 +35,23 @@ pub(crate) fn child() {
     thread::state().slot.set(ptr::null());
 }
 
-/// Counts one call of a symbol's routine.
-pub(crate) fn count(thread: &State, symbol: &Symbol, reason: WhyHost) {
-    let index = index(symbol);
+/// Counts one call of a symbol's routine, at the call site of a number.
+pub(crate) fn count(thread: &State, symbol: &Symbol, site: Option<usize>, reason: WhyHost) {
+    let index = symbol.index();
     // SAFETY: null, or set by `begin` to counters in a static that no other thread writes.
     match unsafe { thread.slot.get().as_ref() } {
-        Some(own) => own.count_alone(index, reason),
-        None => PAGE.calls.passed()[OWNED].count(index, reason),
+        Some(own) => own.count_alone(index, site, reason),
+        None => PAGE.calls.passed()[OWNED].count(index, site, reason),
+    }
+    if reason != WhyHost::Small
+        && let Some(site) = site.and_then(|number| PAGE.sites.get(number))
+    {
+        site.host(reason);
     }
 }
 
-/// The offset of the counter of a symbol's small calls in a thread's [`Passed`], to which the stubs add.
-pub(crate) fn small_offset(symbol: &Symbol) -> u32 {
-    Passed::small_offset(index(symbol)) as u32
+/// The offset of the counter of small calls in a thread's [`Passed`], to which the stubs add: of the call site of a number, or of
+/// the symbol's routine.
+pub(crate) fn small_offset(symbol: &Symbol, site: Option<usize>) -> u32 {
+    Passed::small_offset(symbol.index(), site) as u32
 }

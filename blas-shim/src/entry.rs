@@ -25,7 +25,7 @@ use crate::resolve;
 use crate::sites::{self, Barred, Binding, Returns};
 use crate::substitute::{HostGemm, is_made_of_gemm};
 use crate::symbols::{COUNT, SYMBOLS, Symbol};
-use crate::thread;
+use crate::thread::{self, State};
 
 /// Decides about one call of a routine that may be offloaded. Returns the host BLAS's function, to which the stub jumps
 /// with all arguments unchanged, or null when the call is done and its result is in the frame. The stubs call this
@@ -47,18 +47,18 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     let index = index as usize % COUNT;
     let site = frame.site();
     let symbol = &SYMBOLS[index];
+    let thread = thread::state();
+    if thread.slot.get().is_null() {
+        begin(thread);
+    }
     let Some(binding) = sites::cached(index, site).or_else(|| bind(index, site)) else {
         return give_up(frame, symbol);
     };
-    let thread = thread::state();
-    if thread.slot.get().is_null() {
-        counts::begin(thread);
-    }
     let sp = frame.entry_sp();
     if binding.barred == Barred::No {
         if binding.inside && thread.inside_forwarded(sp) {
             // `thread.forwarded` is not called here: the outer call stays the one that the thread's state holds.
-            counts::count(thread, symbol, WhyHost::Nested);
+            counts::count(thread, symbol, binding.number(), WhyHost::Nested);
             return host(frame, symbol, binding);
         }
         let hidden = binding.returns == Returns::Hidden;
@@ -67,17 +67,17 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
             && !binding.target.is_null()
             && runtime::has_floor();
         if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol)) {
-            counts::count(thread, symbol, WhyHost::Small);
+            counts::count(thread, symbol, binding.number(), WhyHost::Small);
         } else {
             match runtime::caught(|| offload(frame, symbol, binding, small)) {
                 Some(None) => return ptr::null(),
-                Some(Some(Some(reason))) => counts::count(thread, symbol, reason),
+                Some(Some(Some(reason))) => counts::count(thread, symbol, binding.number(), reason),
                 // The runtime has counted the call, or has panicked before it changed any result.
                 Some(Some(None)) | None => {}
             }
         }
     } else if let Some(reason) = reason(binding.barred) {
-        counts::count(thread, symbol, reason);
+        counts::count(thread, symbol, binding.number(), reason);
     }
     thread.forwarded(sp, site);
     host(frame, symbol, binding)
@@ -136,6 +136,7 @@ fn offload(
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
+        site: binding.number(),
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => match gemm.filter(|_| binding.target.is_null()) {
@@ -176,6 +177,7 @@ fn offload_batch(
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
+        site: binding.number(),
     };
     match (runtime::batch(&batch, &facts), gemm) {
         (Batched::Done, _) => None,
@@ -202,6 +204,17 @@ fn host_gemm(symbol: &Symbol, binding: &Binding) -> Option<HostGemm> {
         address: binding.gemm,
         cblas: symbol.spelling.is_cblas(),
     })
+}
+
+/// The thread's first count.
+#[cold]
+pub(crate) fn begin(thread: &State) {
+    if counts::begin(thread) {
+        sites::tell_all();
+        let _blocked = SignalsBlocked::new();
+        // After a panic the report does not know which files code lies in.
+        let _ = catch_unwind(|| resolve::tell_objects(None));
+    }
 }
 
 #[cold]

@@ -16,10 +16,12 @@ use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use semcache::base::counters::{NUMBERED, PAGE};
 use semcache::host::loader;
 
+use crate::counts::small_offset;
 use crate::products;
-use crate::symbols::{self, Width};
+use crate::symbols::{self, Class, SYMBOLS, Width};
 
 /// How the host BLAS's function returns its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,8 +83,56 @@ pub(crate) struct Binding {
     pub(crate) sizes: Sizes,
     /// Offset of the routine's counter of small calls in the thread's counters.
     pub(crate) counter_offset: u32,
+    /// The number of the call site in the counters ([`Binding::number`]).
+    pub(crate) numbered: u32,
     /// The caller is a BLAS that exports this very symbol: the call may be made from within another BLAS call.
     pub(crate) inside: bool,
+}
+
+impl Binding {
+    /// The number of a call site that has none: all its calls are counted by routine alone.
+    pub(crate) const NO_NUMBER: u32 = u32::MAX;
+
+    /// The number under which calls from this site are counted.
+    pub(crate) fn number(&self) -> Option<usize> {
+        (self.numbered != Binding::NO_NUMBER).then_some(self.numbered as usize)
+    }
+
+    /// Gives the call site the next number, if one is left and its calls are counted.
+    pub(crate) fn numbered(mut self) -> Binding {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let Some(symbol) = SYMBOLS.get(self.symbol as usize) else {
+            return self;
+        };
+        if symbol.class == Class::Jump {
+            return self;
+        }
+        let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            (n < NUMBERED).then_some(n + 1)
+        });
+        if let Ok(number) = next {
+            self.numbered = number as u32;
+            self.counter_offset = small_offset(symbol, Some(number));
+        }
+        self
+    }
+
+    /// Tells the counters what the call site is.
+    fn tell(&self) {
+        if let (Some(number), Some(symbol)) = (self.number(), SYMBOLS.get(self.symbol as usize)) {
+            PAGE.sites.tell(number, symbol.index(), self.site);
+        }
+    }
+}
+
+/// Tells the counters what all call sites are: in a process that begins to count.
+pub(crate) fn tell_all() {
+    for slot in &TABLE {
+        // SAFETY: as in `cached`.
+        if let Some(binding) = unsafe { slot.load(Ordering::Acquire).as_ref() } {
+            binding.tell();
+        }
+    }
 }
 
 // SAFETY: a binding is immutable once published and its pointers are code.
@@ -168,6 +218,7 @@ fn found(symbol: usize, site: usize) -> Option<&'static Binding> {
 /// Publishes a binding in both levels. If two threads publish bindings for the same site, either binding is right: both
 /// were made from the same facts.
 pub(crate) fn publish(binding: &'static Binding) {
+    binding.tell();
     keep(binding);
     let raw = ptr::from_ref(binding).cast_mut();
     SITES[binding.symbol as usize][binding.site % WAYS].store(raw, Ordering::Release);

@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 
 use semcache::base::{Dtype, Routine};
+use semcache::blas::names;
 
 /// How the arguments of a symbol are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,6 +157,19 @@ pub(crate) struct Symbol {
     pub(crate) spelling: Spelling,
     /// Whether some BLAS in common use lacks the routine.
     pub(crate) may_be_missing: bool,
+}
+
+impl Symbol {
+    /// The index of its routine in the tables of counters: calls under all names of one operation on one type are counted
+    /// together. That of the first routine for a symbol whose calls are not counted ([`Class::Jump`]).
+    pub(crate) fn index(&self) -> usize {
+        let routine = match self.class {
+            Class::Jump => Routine::ALL[0],
+            Class::Strided => Routine::GemmBatch,
+            Class::Call(routine) | Class::Sub(routine) => routine,
+        };
+        names::index(routine, self.dtype)
+    }
 }
 
 impl Symbol {

@@ -7,8 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use semcache::base::counters::{
-    COUNTERS, Degraded, MAX_ROUTINES, PAGE, PASSED, Values, WhyHost, degrade, host, offloaded,
-    reset,
+    COUNTERS, Degraded, MAX_ROUTINES, PAGE, Values, WhyHost, degrade, host, offloaded, reset,
 };
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -32,7 +31,7 @@ fn threads_lose_nothing_and_reset_forgets() {
     host(MAX_ROUTINES, WhyHost::Small);
     offloaded(usize::MAX);
     COUNTERS.bytes.per_call.add(10);
-    let all = PAGE.calls.calls(&["a", "b", "c", "dgemm"]);
+    let all = PAGE.calls.calls(&["a", "b", "c", "dgemm"], &PAGE.sites);
     assert_eq!(all.len(), 2);
     assert_eq!(all["dgemm"].offloaded, 4000);
     assert_eq!(all["dgemm"].why_host, [("small".to_owned(), 4000)].into());
@@ -43,7 +42,9 @@ fn threads_lose_nothing_and_reset_forgets() {
     assert!(!degrade(Degraded::MapLimit));
     assert_eq!(PAGE.degraded.all(), [Degraded::MapLimit]);
     reset();
-    assert!(PAGE.calls.calls::<&str>(&[]).is_empty() && PAGE.degraded.all().is_empty());
+    assert!(
+        PAGE.calls.calls::<&str>(&[], &PAGE.sites).is_empty() && PAGE.degraded.all().is_empty()
+    );
     assert_eq!(COUNTERS.values(), Values::default());
 }
 
@@ -55,7 +56,7 @@ fn one_name_is_one_entry() {
     host(1, WhyHost::Never);
     host(1, WhyHost::Small);
     host(0, WhyHost::Never);
-    let all = PAGE.calls.calls(&["ddot", "ddot"]);
+    let all = PAGE.calls.calls(&["ddot", "ddot"], &PAGE.sites);
     assert_eq!(all.len(), 1);
     assert_eq!(all["ddot"].offloaded, 1);
     let why = [("never", 2), ("small", 1)].map(|(why, n)| (why.to_owned(), n));

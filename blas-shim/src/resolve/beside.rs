@@ -86,7 +86,8 @@ fn search(site: &Binding, from: *const c_void, name: &str) -> Option<Binding> {
         returns: Returns::Registers,
         barred: Barred::No,
         sizes: Sizes::Unknown,
-        counter_offset: counts::small_offset(via),
+        counter_offset: counts::small_offset(via, None),
+        numbered: Binding::NO_NUMBER,
         inside: false,
     };
     describe(&mut binding, via, &found, &objects, Probes::All)?;

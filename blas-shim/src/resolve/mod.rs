@@ -29,9 +29,10 @@ mod threads;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
 
 pub(crate) use beside::beside;
@@ -39,6 +40,8 @@ use objects::{Handle, Held, Object};
 pub(crate) use products::product;
 use provider::{Found, Probes, Provider, describe};
 
+use semcache::base::counters::PAGE;
+use semcache::host::loader;
 use semcache::process::crew;
 use semcache::process::loads::Loading;
 
@@ -66,19 +69,23 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     if probing {
         return binding(index, site, &objects, caller, Probes::All, true).map(leaked);
     }
+    tell_objects(Some(&objects));
     if let Some(known) = caller.and_then(|caller| sites::of_object(index, caller.start)) {
-        let binding = leaked(Binding {
+        let binding = Binding {
             site,
             ..known.clone()
-        });
+        };
+        let binding = leaked(binding.numbered());
         sites::publish(binding);
         return Some(binding);
     }
-    let made = leaked(binding(index, site, &objects, caller, Probes::All, false)?);
+    let made = leaked(binding(index, site, &objects, caller, Probes::All, false)?.numbered());
     sites::publish(made);
     if let Some(importer) = caller.filter(|caller| caller.imports(SYMBOLS[index].name)) {
         let of_object = Binding {
             site: importer.start,
+            numbered: Binding::NO_NUMBER,
+            counter_offset: counts::small_offset(&SYMBOLS[index], None),
             ..made.clone()
         };
         sites::publish_object(leaked(of_object));
@@ -125,6 +132,33 @@ pub(crate) fn bind_ahead() {
             }
         }
     }
+}
+
+/// Tells the counters in which file code lies, if objects were loaded since that was told last; `None`: whatever was told.
+pub(crate) fn tell_objects(objects: Option<&[Object]>) {
+    static TOLD: AtomicU64 = AtomicU64::new(0);
+    let (loaded, _) = loader::changes();
+    if TOLD.swap(loaded, Ordering::Relaxed) == loaded && objects.is_some() {
+        return;
+    }
+    let all;
+    let objects = match objects {
+        Some(objects) => objects,
+        None => {
+            all = objects::loaded();
+            &all
+        }
+    };
+    let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    PAGE.objects.tell(objects.iter().map(|object| {
+        let path = object.path.to_bytes();
+        let path = if path.is_empty() {
+            program.as_os_str().as_bytes()
+        } else {
+            path
+        };
+        (object.start, object.end(), object.bias(), path)
+    }));
 }
 
 /// The cores of the process: those that the thread of the first question may use, which is asked before the program pins any.
@@ -185,7 +219,8 @@ fn binding(
         returns: Returns::Registers,
         barred: Barred::No,
         sizes: Sizes::Unknown,
-        counter_offset: counts::small_offset(symbol),
+        counter_offset: counts::small_offset(symbol, None),
+        numbered: Binding::NO_NUMBER,
         inside,
     };
     if let Some(gemm) = &gemm {

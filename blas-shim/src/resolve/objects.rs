@@ -97,6 +97,16 @@ struct Rela {
 }
 
 impl Object {
+    /// The end of its highest segment.
+    pub(crate) fn end(&self) -> usize {
+        self.end
+    }
+
+    /// What is added to an address in the file.
+    pub(crate) fn bias(&self) -> usize {
+        self.dynamic.bias
+    }
+
     /// Whether an address lies in this object.
     pub(crate) fn contains(&self, address: usize) -> bool {
         (self.start..self.end).contains(&address)

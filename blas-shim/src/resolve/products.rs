@@ -32,6 +32,7 @@ pub(crate) fn product(number: usize, site: usize) -> Option<&'static Binding> {
         barred: Barred::No,
         sizes: Sizes::Unknown,
         counter_offset: 0,
+        numbered: Binding::NO_NUMBER,
         inside: false,
     });
     sites::publish(binding);

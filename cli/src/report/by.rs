@@ -5,8 +5,12 @@ use core::cmp::Reverse;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use semcache::base::counters::WhyHost;
+use semcache::runtime::report::places::Place;
 use semcache::runtime::report::table::human;
 use semcache::runtime::report::{Process, Report};
+
+use super::advice;
+use super::lines::Lines;
 
 /// The longest command line that is shown whole.
 const LONGEST: usize = 48;
@@ -91,6 +95,76 @@ pub(super) fn routine(report: &Report) -> String {
         &["routine", "on devices", "host", "why on the host"],
         rows.into_iter().map(|(_, row)| row),
         3,
+    )
+}
+
+/// A line for each place in the code, those that matter most first.
+pub(super) fn site(report: &Report) -> String {
+    let mut lines = Lines::default();
+    let rows = report.sum.sites.iter().map(|site| {
+        let is_call = site.faults == 0;
+        [
+            lines.of(&site.place, is_call),
+            site.does.clone(),
+            site.offloaded.to_string(),
+            site.host().to_string(),
+            human(site.h2d + site.d2h),
+            site.faults.to_string(),
+            format!("{:.3}", site.seconds),
+            advice::site(site),
+        ]
+    });
+    let rows: Vec<[String; 8]> = rows.collect();
+    table(
+        &[
+            "where",
+            "does",
+            "on devices",
+            "host",
+            "moved",
+            "faults",
+            "seconds",
+            "what to do",
+        ],
+        rows.into_iter(),
+        7,
+    )
+}
+
+/// A line for each block of host memory with operands of calls on devices, those that matter most first.
+pub(super) fn matrix(report: &Report) -> String {
+    let mut lines = Lines::default();
+    let mut rows: Vec<[String; 7]> = Vec::new();
+    for matrix in &report.sum.matrices {
+        let mut at = |place: &Option<Place>| place.as_ref().map(|place| lines.of(place, false));
+        let (load, store) = (at(&matrix.load), at(&matrix.store));
+        let first = lines.of(&matrix.first, true);
+        let name = match matrix.name.as_str() {
+            "" => format!("{} at {first}", matrix.first_does),
+            name => name.escape_debug().to_string(),
+        };
+        rows.push([
+            name,
+            format!("{} x {}", matrix.rows, matrix.cols),
+            human(matrix.bytes),
+            matrix.calls.to_string(),
+            human(matrix.h2d + matrix.d2h),
+            (matrix.loads + matrix.stores).to_string(),
+            advice::matrix(matrix, load.as_deref(), store.as_deref()),
+        ]);
+    }
+    table(
+        &[
+            "first used by",
+            "size",
+            "block",
+            "calls",
+            "moved",
+            "faults",
+            "what happens to it",
+        ],
+        rows.into_iter(),
+        6,
     )
 }
 

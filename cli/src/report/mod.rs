@@ -1,8 +1,10 @@
 //! `semcache report`: prints the sum of JSON reports as a table; with `--keys`, the meaning of every key, reason and
 //! degraded feature that a report may name.
 
+mod advice;
 mod by;
 mod compare;
+mod lines;
 mod values;
 
 use core::fmt::Display;
@@ -48,6 +50,10 @@ enum By {
     Routine,
     /// The processes of the run
     Process,
+    /// The places in the code that make calls, or whose accesses to matrices faulted
+    Site,
+    /// The blocks of host memory with operands of calls on devices
+    Matrix,
 }
 
 pub(crate) fn report(options: &Options) -> Result<ExitCode, String> {
@@ -95,6 +101,8 @@ pub(crate) fn report(options: &Options) -> Result<ExitCode, String> {
         (true, _) => print!("{}", sum.json()),
         (false, Some(By::Process)) => print!("{}", by::process(&sum)),
         (false, Some(By::Routine)) => print!("{}", by::routine(&sum)),
+        (false, Some(By::Site)) => print!("{}", by::site(&sum)),
+        (false, Some(By::Matrix)) => print!("{}", by::matrix(&sum)),
         (false, None) if quiet => {}
         (false, None) => print!("{}", summary::table(&sum)),
     }

@@ -10,7 +10,7 @@ use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use semcache_fault::held::Held;
-use semcache_fault::mailbox::{Mailbox, Ticket, Verdict};
+use semcache_fault::mailbox::{Code, Mailbox, Ticket, Verdict};
 use semcache_fault::page::{Access, Decision, PageByte, decide};
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn serve(mailbox: &Mailbox, n: usize) {
 }
 
 fn post(mailbox: &Mailbox, addr: usize) -> Ticket {
-    mailbox.post(addr, addr >= 20, addr as u32 + 1)
+    mailbox.post(addr, addr >= 20, addr as u32 + 1, Code::default())
 }
 
 fn expected(addr: usize) -> Verdict {
@@ -182,7 +182,7 @@ impl Page {
                 Decision::Post => {
                     posts += 1;
                     assert!(posts <= 1, "the service opened the page");
-                    let ticket = mailbox.post(4096, write, 1);
+                    let ticket = mailbox.post(4096, write, 1, Code::default());
                     assert_eq!(mailbox.wait(ticket), Verdict::Retry);
                 }
             }
@@ -206,7 +206,7 @@ fn a_page_just_opened_is_retried() {
                 assert!(posted <= 1 && retried <= 1, "{posted} {retried}");
                 // This thread will not post its fault, and the service thread counts on two posts.
                 if posted == 0 {
-                    let _ = mailbox.wait(mailbox.post(4096, false, 1));
+                    let _ = mailbox.wait(mailbox.post(4096, false, 1, Code::default()));
                 }
                 posts.fetch_add(posted, Ordering::Relaxed);
             }
@@ -226,7 +226,7 @@ fn a_page_just_opened_is_retried() {
         let (posted, retried) = page.access(&mailbox, true);
         assert!(posted <= 1 && retried <= 1, "{posted} {retried}");
         if posted == 0 {
-            let _ = mailbox.wait(mailbox.post(4096, true, 1));
+            let _ = mailbox.wait(mailbox.post(4096, true, 1, Code::default()));
         }
         other.join().unwrap();
         service.join().unwrap();
@@ -247,7 +247,7 @@ fn a_page_closed_again_is_posted_again() {
                 let (posted, retried) = page.access(&mailbox, false);
                 assert!(posted <= 1 && retried <= 1, "{posted} {retried}");
                 if posted == 0 {
-                    let _ = mailbox.wait(mailbox.post(4096, false, 1));
+                    let _ = mailbox.wait(mailbox.post(4096, false, 1, Code::default()));
                 }
             }
         });
@@ -330,7 +330,7 @@ fn a_system_call_and_a_fault_on_a_page_that_is_closed() {
                 let (posted, _) = page.access(&mailbox, false);
                 // The service thread counts on one post.
                 if posted == 0 {
-                    let _ = mailbox.wait(mailbox.post(PAGE, false, 1));
+                    let _ = mailbox.wait(mailbox.post(PAGE, false, 1, Code::default()));
                 }
             }
         });

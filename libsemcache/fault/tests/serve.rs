@@ -144,7 +144,7 @@ fn closing_under_writers() {
                 });
             }
             for _ in 0..2000 {
-                let _ = mailbox::wait(mailbox::post(CLOSE, false));
+                let _ = mailbox::wait(mailbox::post(CLOSE, false, mailbox::Code::default()));
                 std::thread::sleep(Duration::from_micros(20));
             }
             done.store(true, Ordering::Relaxed);
@@ -332,7 +332,7 @@ fn a_mailbox_full_of_abandoned_tickets_still_serves() {
         serve(open_page_or_nothing);
         let (page, addr) = (pages::page_size(), closed(64));
         for i in 0..3 * mailbox::SLOTS {
-            let _ = mailbox::post(0, false);
+            let _ = mailbox::post(0, false, mailbox::Code::default());
             if i % 100 == 0 {
                 let n = i / 100;
                 assert_eq!(read(addr + n * page), n);

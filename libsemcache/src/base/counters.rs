@@ -2,17 +2,23 @@
 
 mod calls;
 mod devices;
+mod matrices;
+mod objects;
 mod page;
 mod passed;
 mod reasons;
+pub mod sites;
 mod table;
 mod text;
 
 pub use calls::{CallTable, Calls, MAX_ROUTINES};
 pub use devices::OnDevice;
-pub use page::{COUNTERS, Identity, PAGE, Page, degrade, host, offloaded, on_device, reset};
+pub use matrices::{Matrix, MatrixTable};
+pub use objects::ObjectTable;
+pub use page::{COUNTERS, Identity, PAGE, Page, degrade, host, moved, offloaded, on_device, reset};
 pub use passed::{OWNED, PASSED, Passed};
 pub use reasons::{Degraded, DegradedSet, LeftOut, WhyHost};
+pub use sites::{Kind, NUMBERED, Site, SiteTable};
 pub use table::{Counter, Counters, KEYS, Key, Values};
 pub use text::Text;
 

@@ -4,7 +4,7 @@
 use log::warn;
 
 use super::checks::Item;
-use crate::base::counters::{WhyHost, degrade};
+use crate::base::counters::{PAGE, WhyHost, degrade, sites};
 use crate::base::{AllocId, Rect};
 use crate::cache::Cache;
 use crate::cache::blocks::Unusable;
@@ -77,6 +77,22 @@ pub fn slot(at: &mut [u8; 16], size: usize) -> Use {
     }
 }
 
+/// Counts a call with an operand in a block.
+fn note_matrix(block: &Block, place: &Rect, size: usize) {
+    let Some(matrix) = PAGE.matrices.find(block.start) else {
+        return;
+    };
+    matrix.calls.add(1);
+    if matrix.bytes.get() == 0 {
+        matrix.bytes.set(block.len as u64);
+        matrix.rows.set((place.width / size.max(1)) as u64);
+        matrix.cols.set(place.count as u64);
+        matrix
+            .site
+            .set(sites::current().map_or(0, |index| index as u64 + 1));
+    }
+}
+
 impl Operands {
     /// Gives the operands to the cache: adds missing blocks, page-locks operands unless the tasks do, adds entries for transient
     /// memory.
@@ -109,6 +125,7 @@ impl Operands {
                         operands.release(cache);
                         return Err(WhyHost::Aliased);
                     }
+                    note_matrix(b, p, item.call.dtype.size());
                     let written = problem.access(i) != Access::Read;
                     if pinned == PageLocks::Before {
                         cache.pin(b, bytes(p), written, blocks);

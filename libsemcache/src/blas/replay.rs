@@ -15,7 +15,7 @@ use super::call::{Call, Outcome};
 use super::checks::Item;
 use super::mapped::{self, Inputs, Landed, Place, Sends};
 use super::{names, section, value};
-use crate::base::counters::{self, COUNTERS, on_device};
+use crate::base::counters::{self, COUNTERS, PAGE, on_device};
 use crate::base::heuristics::Heuristic;
 use crate::base::{Interval, Value};
 use crate::cache::call::Made;
@@ -190,6 +190,11 @@ impl Known<'_> {
             // If a device refused the launch, the ordinary path meets the refusal again and handles it.
             return None;
         };
+        for block in &note_of.blocks {
+            if let Some(matrix) = PAGE.matrices.find(block.start) {
+                matrix.calls.add(1);
+            }
+        }
         let (bytes, mapped) = (note_of.bytes, note_of.mapped.clone());
         // The site is unlocked before the call waits for the kernel, so that other threads can replay calls meanwhile.
         let writes_back = note_of.resident.writes_back();

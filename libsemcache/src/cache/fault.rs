@@ -5,13 +5,14 @@ use log::error;
 use semcache_fault::broken;
 
 use super::ahead::Wanted;
+use super::fault_site::{self, AtSite};
 use super::push::pieces;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{Interval, Rect};
 use crate::directory::Event;
 use crate::process::waited::Stopwatch;
-use crate::protect::service::{FaultSink, Served};
+use crate::protect::service::{Fault, FaultSink, Served};
 use crate::protect::{closed, permits};
 use crate::trace::{self, Within};
 use crate::transfer::Deps;
@@ -23,7 +24,10 @@ const PINGPONG_FAULTS: u32 = 8;
 const PINGPONG_CALLS: u64 = 64;
 
 impl FaultSink for Cache {
-    fn fault(&self, addr: usize, write: bool, tid: u32) -> Served {
+    fn fault(&self, fault: &Fault) -> Served {
+        let &Fault {
+            addr, write, tid, ..
+        } = fault;
         let traced = trace::on().then(|| (Within::new(), trace::now()));
         let Some(mut guard) = self.lock_for_fault(addr, write) else {
             return Served::Open;
@@ -34,7 +38,11 @@ impl FaultSink for Cache {
             // the access is retried.
             return Served::Open;
         };
+        let at_site = AtSite::enter(fault);
         let served = self.serve(state, id, addr, write);
+        if let Some(e) = state.entries.get(&id) {
+            at_site.served(e.block.start, write);
+        }
         if let Some((within, begun)) = traced {
             trace::record(trace::Event::Fault {
                 id: within.id(),
@@ -91,6 +99,7 @@ impl Cache {
         let panel = e.dir.panel_span(offset);
         if e.false_sharing(offset, write) {
             COUNTERS.faults.false_sharing.add(1);
+            fault_site::shared(e.block.start);
             if !broken!("break-progress") && e.note_pingpong(panel, self.panel, calls) {
                 // After a failure the panel is not write-through, which is right, only slower; the error shows below.
                 if self

@@ -25,6 +25,7 @@ pub mod copied;
 pub mod derived;
 pub mod edges;
 pub mod fault;
+mod fault_site;
 pub mod flush;
 pub mod frozen;
 pub mod hints;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::base::counters::PAGE;
+
 /// The names, by the address of the matrix's first byte, each with the address behind its last byte.
 static NAMES: Mutex<BTreeMap<usize, (usize, Arc<str>)>> = Mutex::new(BTreeMap::new());
 
@@ -23,6 +25,9 @@ pub fn set(start: usize, end: usize, name: Option<&str>) {
     ANY.store(true, Ordering::Relaxed);
     let mut names = names();
     names.retain(|&from, &mut (to, _)| to <= start || from >= end);
+    if let Some(matrix) = PAGE.matrices.known(start) {
+        matrix.name.set(name.unwrap_or_default().as_bytes());
+    }
     if let Some(name) = name.filter(|_| names.len() < MOST) {
         names.insert(start, (end, Arc::from(name)));
     }

@@ -4,6 +4,7 @@
 //! The faulting thread may hold any lock of the process, the allocator's included: neither this loop nor the sink may
 //! allocate from the process heap, log, or wait for a thread of the program.
 
+pub use semcache_fault::mailbox::Fault;
 use semcache_fault::mailbox::{self, Verdict};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,9 +28,9 @@ pub enum Served {
 
 /// Handles faults on inaccessible pages: writes back the newest bytes, then makes the page accessible.
 pub trait FaultSink: Sync {
-    /// Makes the access of thread `tid` to `addr` possible. Called on the service thread. Several threads may fault on
+    /// Makes the access of a thread possible. Called on the service thread. Several threads may fault on
     /// the same page, so a page that permits the access already is [`Served::Open`].
-    fn fault(&self, addr: usize, write: bool, tid: u32) -> Served;
+    fn fault(&self, fault: &Fault) -> Served;
 }
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
@@ -71,7 +72,7 @@ fn serve(sink: &dyn FaultSink) -> ! {
         let Some(fault) = mailbox::take(IDLE) else {
             continue;
         };
-        let serve = || sink.fault(fault.addr, fault.write, fault.tid);
+        let serve = || sink.fault(&fault);
         let served = catch_unwind(AssertUnwindSafe(serve));
         let verdict = match served {
             Ok(Served::Open) => Verdict::Retry,
@@ -118,7 +119,7 @@ mod tests {
     struct Opener;
 
     impl FaultSink for Opener {
-        fn fault(&self, addr: usize, write: bool, _: u32) -> Served {
+        fn fault(&self, &Fault { addr, write, .. }: &Fault) -> Served {
             FAULTS.fetch_add(1, Ordering::Relaxed);
             let page = pages::page_size();
             let within = addr % page;
@@ -257,7 +258,7 @@ mod tests {
             let memory = served();
             let page = pages::page_size();
             // Posted without an access, so that the verdict is tested and the program's handler is not called.
-            let ticket = mailbox::post(memory + page - 1, false);
+            let ticket = mailbox::post(memory + page - 1, false, mailbox::Code::default());
             assert_eq!(mailbox::wait(ticket), Verdict::NotOurs);
             touch(memory);
             assert_eq!(FAULTS.load(Ordering::Relaxed), 2);

@@ -230,10 +230,11 @@ const SETTLED: u8 = 2;
 /// Whether this process has a place in shared memory.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Before the first count: takes a place among the counters of the run, if the process belongs to one.
-pub fn join() {
+/// Before the first count: takes a place among the counters of the run, if the process belongs to one. Returns whether this is
+/// the first call that does so: what the counters were told before is to be told again.
+pub fn join() -> bool {
     if STATE.load(Ordering::Acquire) == SETTLED {
-        return;
+        return false;
     }
     // A signal handler of the program that makes a call would wait for the thread that it interrupted.
     let _blocked = SignalsBlocked::new();
@@ -244,16 +245,17 @@ pub fn join() {
     if mine() {
         take_place();
         STATE.store(SETTLED, Ordering::Release);
-        return;
+        return true;
     }
     // Another thread takes the place, which takes some microseconds. In a child that was made past libc's `fork` there may be no
     // such thread: it counts where its parent counts.
     for _ in 0..10_000 {
         if STATE.load(Ordering::Acquire) == SETTLED {
-            return;
+            break;
         }
         rustix::thread::sched_yield();
     }
+    false
 }
 
 fn take_place() {

@@ -98,8 +98,11 @@ pub fn write_report() {
 
 /// The calls that were passed to the host BLAS without a decision: plain name, reason, number.
 fn passed() -> Vec<(&'static str, WhyHost, u64)> {
-    let routines = names::all().into_iter().enumerate();
-    let all =
-        routines.flat_map(|(i, name)| PASSED.map(|why| (name, why, PAGE.calls.sum_passed(i, why))));
+    let counted = PAGE.calls.all_passed(&PAGE.sites);
+    let routines = names::all().into_iter().zip(counted);
+    let all = routines.flat_map(|(name, counts)| {
+        let of = move |(why, n): (&WhyHost, u64)| (name, *why, n);
+        PASSED.iter().zip(counts).map(of)
+    });
     all.filter(|(_, _, calls)| *calls > 0).collect()
 }

@@ -450,7 +450,7 @@ pub struct Statistics {
 #[must_use]
 pub fn statistics() -> Statistics {
     let (bytes, faults) = (&COUNTERS.bytes, &COUNTERS.faults);
-    let all = PAGE.calls.calls(&routines());
+    let all = PAGE.calls.calls(&routines(), &PAGE.sites);
     Statistics {
         offloaded: all.values().map(|of| of.offloaded).sum(),
         bytes: [bytes.h2d.get(), bytes.d2h.get(), bytes.p2p.get()],

@@ -2,6 +2,7 @@
 //! call that is large enough ([`start`]); then calls run on devices until the process forks ([`fork`]) or ends
 //! ([`exit`]).
 
+mod at_site;
 pub mod counted;
 mod devices;
 pub mod exit;
@@ -56,6 +57,7 @@ use crate::cache::Cache;
 use crate::protect;
 use crate::sched::local;
 use crate::trace::{self, Event, Side};
+use at_site::AtSite;
 use left_off::LeftOff;
 use traced::Traced;
 use underway::Underway;
@@ -67,6 +69,8 @@ pub struct Facts<'a> {
     pub must_run: bool,
     /// The host BLAS, which computes its part of a call, and what no device finishes.
     pub host: Option<&'a dyn HostBlas>,
+    /// The call site, by its index among the counters.
+    pub site: Option<usize>,
 }
 
 /// Runs a call on the devices if the prediction says that this is faster. Every outcome except [`Outcome::Host`] is
@@ -75,6 +79,7 @@ pub struct Facts<'a> {
 pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
     // The offload decision computes in floating point too, so it needs the default floating-point environment.
     let usual = Usual::new();
+    let at_site = AtSite::enter(facts.site);
     let traced = begin(call.sizes(), call.routine.name(call.dtype));
     blas::deliver::part_with_gone(call, false);
     let key = call_key::of(call);
@@ -84,11 +89,12 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
         if let Some(traced) = traced {
             traced.end(Side::Replayed);
         }
+        at_site.ran(None);
         drop(usual);
         blas::deliver::deliver(call);
         return outcome;
     }
-    match group(&Group::single(call, key), usual, facts, traced) {
+    match group(&Group::single(call, key), usual, at_site, facts, traced) {
         Ok(ran) => ran.outcome,
         Err(_) if facts.must_run => blas::local::compute(get().and_then(|r| r.cache), call),
         Err(_) => Outcome::Host,
@@ -100,6 +106,7 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
 #[must_use]
 pub fn batch(batch: &Batch, facts: &Facts<'_>) -> Batched {
     let usual = Usual::new();
+    let at_site = AtSite::enter(facts.site);
     let group_of_all = Group::batch(batch);
     let name = group_of_all.routine.name(group_of_all.dtype);
     let sizes = batch.calls.first().map_or([0; 3], Call::sizes);
@@ -107,7 +114,7 @@ pub fn batch(batch: &Batch, facts: &Facts<'_>) -> Batched {
     for call in &batch.calls {
         blas::deliver::part_with_gone(call, false);
     }
-    match group(&group_of_all, usual, facts, traced) {
+    match group(&group_of_all, usual, at_site, facts, traced) {
         Ok(ran) => ran.from.map_or(Batched::Done, Batched::From),
         Err(_) if facts.must_run && batch_here(batch, 0) => Batched::Done,
         Err(_) => Batched::Host,
@@ -125,6 +132,7 @@ fn begin(sizes: [i64; 3], name: &'static str) -> Option<Traced> {
 fn group(
     group: &Group<'_>,
     usual: Usual,
+    at_site: AtSite,
     facts: &Facts<'_>,
     traced: Option<Traced>,
 ) -> Result<Ran, WhyHost> {
@@ -145,6 +153,7 @@ fn group(
         None => counters::offloaded(index),
         Some(why) => counters::host(index, why),
     }
+    at_site.ran(on_host);
     let cause = trace::cause();
     if let Some(traced) = traced {
         traced.end(on_host.map_or(Side::Devices, Side::Host));

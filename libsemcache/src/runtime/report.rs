@@ -3,6 +3,7 @@
 
 pub mod file;
 pub(super) mod gather;
+pub mod places;
 pub mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::base::counters::{Calls, Values};
+use places::{Matrix, Site};
 
 /// The version of the JSON layout. It rises when a key is renamed, goes or changes its meaning; a new key does not change
 /// it, since readers ignore keys that they do not know.
@@ -102,6 +104,10 @@ pub struct Did {
     pub counts: Values,
     /// The features that were unavailable, or were given up while the program ran ([`Degraded`](crate::base::counters::Degraded)).
     pub degraded: BTreeSet<String>,
+    /// Where the calls and the accesses that faulted were made, those that matter most first.
+    pub sites: Vec<Site>,
+    /// The blocks of host memory with operands of calls on devices, those that matter most first.
+    pub matrices: Vec<Matrix>,
 }
 
 /// A process of a run.
@@ -175,6 +181,8 @@ impl Did {
         mine.p50_us = mine.p50_us.max(theirs.p50_us);
         mine.p99_us = mine.p99_us.max(theirs.p99_us);
         self.degraded.extend(other.degraded.iter().cloned());
+        places::add_sites(&mut self.sites, &other.sites);
+        places::add_matrices(&mut self.matrices, &other.matrices);
     }
 
     /// Whether there are no calls, no counts and no degraded features.

@@ -4,7 +4,7 @@
 use super::ops::{Deps, Ops};
 use super::store::Store;
 use crate::base::Rect;
-use crate::base::counters::{COUNTERS, on_device};
+use crate::base::counters::{COUNTERS, moved, on_device};
 use crate::device::api::{Backend, DeviceError, Region, Shape};
 
 /// The host side of an allocation: where its bytes are, and the operations in flight over them.
@@ -77,8 +77,7 @@ impl Engine<'_> {
             }?;
             host.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
-            COUNTERS.bytes.h2d.add(r.bytes() as u64);
-            on_device(to.device).h2d.add(r.bytes() as u64);
+            moved(to.device, host.base, r.bytes() as u64, 0);
         }
         Ok(())
     }
@@ -103,8 +102,7 @@ impl Engine<'_> {
             let t = unsafe { self.backend.download(from.device, after, of, into, shape) }?;
             from.ops.push(self.backend, r, t, false);
             host.ops.push(self.backend, r, t, true);
-            COUNTERS.bytes.d2h.add(r.bytes() as u64);
-            on_device(from.device).d2h.add(r.bytes() as u64);
+            moved(from.device, host.base, 0, r.bytes() as u64);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ pub mod threads;
 pub use installed::installed;
 pub use mask::{block_async_signals, strip};
 
-use crate::mailbox::{self, Verdict};
+use crate::mailbox::{self, Code, Verdict};
 use crate::page::{Access, Decision, decide};
 use crate::{counters, latency, lineage, pages, probe, reserve, sync, sys};
 use core::sync::atomic::Ordering;
@@ -181,7 +181,7 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
         let addr = unsafe { (*info).si_addr() } as usize;
         if let Some(known) = pages::get(addr)
             // SAFETY: the kernel passes a valid ucontext.
-            && serve(addr, known, unsafe { is_write(context) }, entered)
+            && serve(addr, known, unsafe { (is_write(context), code_of(context)) }, entered)
         {
             return;
         }
@@ -201,7 +201,7 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
 }
 
 /// Serves a fault on a page of the page table. False: the fault goes to the program's handler.
-fn serve(addr: usize, known: Access, write: bool, entered: u64) -> bool {
+fn serve(addr: usize, known: Access, (write, code): (bool, Code), entered: u64) -> bool {
     if lineage::orphaned() {
         return serve_orphan(addr, known);
     }
@@ -225,7 +225,7 @@ fn serve(addr: usize, known: Access, write: bool, entered: u64) -> bool {
             if !mailbox::serving() {
                 return false;
             }
-            if mailbox::wait(mailbox::post(addr, write)) == Verdict::NotOurs {
+            if mailbox::wait(mailbox::post(addr, write, code)) == Verdict::NotOurs {
                 return false;
             }
             if write {
@@ -253,6 +253,31 @@ fn serve_orphan(addr: usize, known: Access) -> bool {
         return false;
     }
     sys::open_page(start, page) && pages::set(start, page, Some(Access::ReadWrite)).is_ok()
+}
+
+/// Where the code was that made the access.
+///
+/// # Safety
+/// `context` is the `ucontext_t` of a signal frame.
+#[cfg(target_arch = "x86_64")]
+unsafe fn code_of(context: *const c_void) -> Code {
+    // SAFETY: by the contract; words are copied, no reference is formed to the whole.
+    let register = |number: libc::c_int| unsafe {
+        (&raw const (*context.cast::<ucontext_t>()).uc_mcontext.gregs[number as usize]).read()
+    };
+    Code {
+        at: register(libc::REG_RIP) as usize,
+        stack: register(libc::REG_RSP) as usize,
+    }
+}
+
+/// On architectures whose registers are not read: not known.
+///
+/// # Safety
+/// None needed.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn code_of(_context: *const c_void) -> Code {
+    Code::default()
 }
 
 /// Whether the access was a write, from the page fault's error code.

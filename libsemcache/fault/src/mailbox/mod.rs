@@ -100,6 +100,15 @@ pub struct Ticket {
     generation: u32,
 }
 
+/// Where the code was that made an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Code {
+    /// The address of the instruction.
+    pub at: usize,
+    /// The stack pointer there.
+    pub stack: usize,
+}
+
 /// A fault that the service thread took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a thread waits for it to be completed"]
@@ -112,6 +121,8 @@ pub struct Fault {
     pub write: bool,
     /// The thread that waits.
     pub tid: u32,
+    /// The code that made the access.
+    pub code: Code,
 }
 
 #[derive(Debug)]
@@ -119,6 +130,9 @@ pub struct Fault {
 struct Slot {
     word: Word,
     addr: AtomicUsize,
+    /// See [`Code`].
+    at: AtomicUsize,
+    stack: AtomicUsize,
     /// `tid << 1 | write`; thread ids have 22 bits.
     who: AtomicU32,
     /// The word when the idle service thread last looked; 0 if the slot was not done then.
@@ -149,6 +163,8 @@ macro_rules! new {
             slots: sync::array!(Slot {
                 word: Word::new(FREE),
                 addr: AtomicUsize::new(0),
+                at: AtomicUsize::new(0),
+                stack: AtomicUsize::new(0),
                 who: AtomicU32::new(0),
                 seen: AtomicU32::new(0),
             }),
@@ -230,8 +246,8 @@ static MAILBOX: Mailbox = Mailbox::new();
 
 /// Posts a fault of the calling thread to the process's mailbox.
 #[cfg(not(loom))]
-pub fn post(addr: usize, write: bool) -> Ticket {
-    MAILBOX.post(addr, write, sync::current_tid())
+pub fn post(addr: usize, write: bool, code: Code) -> Ticket {
+    MAILBOX.post(addr, write, sync::current_tid(), code)
 }
 
 /// Waits for the verdict on a posted fault.

@@ -2,8 +2,8 @@
 
 use super::spin::{SPIN, SPIN_ALONE, keep_spinning};
 use super::{
-    ASLEEP, CLAIMED, FREE, Mailbox, NOT_OURS, POSTED, RETRY, RING, SLEEPS, SLOTS, Slot, Ticket,
-    Verdict, generation, phase, swap, with_phase,
+    ASLEEP, CLAIMED, Code, FREE, Mailbox, NOT_OURS, POSTED, RETRY, RING, SLEEPS, SLOTS, Slot,
+    Ticket, Verdict, generation, phase, swap, with_phase,
 };
 use crate::sync::{self, Ordering};
 use core::time::Duration;
@@ -23,7 +23,7 @@ struct Life {
 
 impl Mailbox {
     /// Posts a fault of the thread `tid`. While all slots are in use, waits, yielding the CPU.
-    pub fn post(&self, addr: usize, write: bool, tid: u32) -> Ticket {
+    pub fn post(&self, addr: usize, write: bool, tid: u32, code: Code) -> Ticket {
         let (index, slot, word) = loop {
             if let Some(claimed) = self.claim() {
                 break claimed;
@@ -31,6 +31,8 @@ impl Mailbox {
             sync::yield_now();
         };
         slot.addr.store(addr, Ordering::Relaxed);
+        slot.at.store(code.at, Ordering::Relaxed);
+        slot.stack.store(code.stack, Ordering::Relaxed);
         slot.who
             .store(tid << 1 | u32::from(write), Ordering::Relaxed);
         // Only the thread that claimed a slot changes the word of a claimed slot.

@@ -2,8 +2,8 @@
 
 use super::spin::{SPIN, keep_spinning};
 use super::{
-    ASLEEP, FREE, Fault, Mailbox, NOT_OURS, POSTED, RETRY, SLEEPS, TAKEN, Verdict, generation,
-    phase, swap, with_phase,
+    ASLEEP, Code, FREE, Fault, Mailbox, NOT_OURS, POSTED, RETRY, SLEEPS, TAKEN, Verdict,
+    generation, phase, swap, with_phase,
 };
 use crate::sync::{self, Ordering};
 use core::time::Duration;
@@ -95,6 +95,10 @@ impl Mailbox {
                     addr: slot.addr.load(Ordering::Relaxed),
                     write: who & 1 != 0,
                     tid: who >> 1,
+                    code: Code {
+                        at: slot.at.load(Ordering::Relaxed),
+                        stack: slot.stack.load(Ordering::Relaxed),
+                    },
                 });
             }
         }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::passed::{OWNED, PASSED, Passed};
 use super::reasons::WhyHost;
+use super::sites::{Kind, SiteTable};
 use crate::base::dtype::Dtype;
 use crate::base::routine::Routine;
 
@@ -75,8 +76,9 @@ impl CallTable {
     /// The calls so far of the routines that were called, by plain name (`dgemm`). `names` gives the name of each index;
     /// the calls of two indices with the same name are added, and an index without a name is reported as `routine<index>`.
     #[must_use]
-    pub fn calls<S: AsRef<str>>(&self, names: &[S]) -> BTreeMap<String, Calls> {
+    pub fn calls<S: AsRef<str>>(&self, names: &[S], sites: &SiteTable) -> BTreeMap<String, Calls> {
         let mut all = BTreeMap::<String, Calls>::new();
+        let passed = self.all_passed(sites);
         for (routine, offloaded) in self.offloaded.iter().enumerate() {
             let mut calls = Calls {
                 offloaded: offloaded.load(Relaxed),
@@ -86,8 +88,8 @@ impl CallTable {
                 let shards = self.host.iter().map(|s| &s.host[routine][*why as usize]);
                 calls.add_host(why.name(), shards.map(|n| n.load(Relaxed)).sum());
             }
-            for why in PASSED {
-                calls.add_host(why.name(), self.sum_passed(routine, why));
+            for (why, n) in PASSED.iter().zip(passed[routine]) {
+                calls.add_host(why.name(), n);
             }
             if calls != Calls::default() {
                 let name = names.get(routine);
@@ -99,10 +101,28 @@ impl CallTable {
         all
     }
 
-    /// How many calls of a routine were passed to the host BLAS without a decision, for this reason.
+    /// How many calls of each routine were passed to the host BLAS without a decision, by the reasons of [`PASSED`].
     #[must_use]
-    pub fn sum_passed(&self, routine: usize, why: WhyHost) -> u64 {
-        self.passed.iter().map(|p| p.get(routine, why)).sum()
+    pub fn all_passed(&self, sites: &SiteTable) -> Vec<[u64; PASSED.len()]> {
+        let of = |routine| {
+            PASSED.map(|why| self.passed.iter().map(|p| p.get(routine, why)).sum::<u64>())
+        };
+        let mut all: Vec<_> = (0..MAX_ROUTINES).map(of).collect();
+        for (site, _, kind) in sites.all() {
+            if let Kind::Call(routine) = kind
+                && let Some(counts) = all.get_mut(routine)
+            {
+                // The first reason is that of small calls.
+                counts[0] += self.small_at(site);
+            }
+        }
+        all
+    }
+
+    /// How many small calls were made at the call site of a number.
+    #[must_use]
+    pub fn small_at(&self, site: usize) -> u64 {
+        self.passed.iter().map(|p| p.small(site)).sum()
     }
 
     pub(super) fn reset(&self) {

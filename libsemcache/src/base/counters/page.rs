@@ -3,7 +3,10 @@
 
 use super::calls::CallTable;
 use super::devices::OnDevice;
+use super::matrices::MatrixTable;
+use super::objects::ObjectTable;
 use super::reasons::{Degraded, DegradedSet, WhyHost};
+use super::sites::{self, SiteTable};
 use super::table::{Counter, Counters};
 use super::text::Text;
 use crate::base::DeviceId;
@@ -41,6 +44,12 @@ pub struct Page {
     pub devices: [OnDevice; MAX_DEVICES],
     /// Its calls.
     pub calls: CallTable,
+    /// Where it made calls and accesses that faulted.
+    pub sites: SiteTable,
+    /// The matrices of its calls.
+    pub matrices: MatrixTable,
+    /// The files of its code.
+    pub objects: ObjectTable,
 }
 
 impl Page {
@@ -60,6 +69,9 @@ impl Page {
             counters,
             devices,
             calls,
+            sites,
+            matrices,
+            objects,
         } = self;
         for n in [pid, parent, begun_ns, ended_ns, rank] {
             n.reset();
@@ -69,6 +81,9 @@ impl Page {
         counters.reset();
         devices.iter().for_each(OnDevice::reset);
         calls.reset();
+        sites.reset();
+        matrices.reset();
+        objects.reset();
     }
 }
 
@@ -86,6 +101,9 @@ pub static PAGE: Page = Page {
     counters: Counters::NEW,
     devices: [const { OnDevice::new() }; MAX_DEVICES],
     calls: CallTable::NEW,
+    sites: SiteTable::new(),
+    matrices: MatrixTable::new(),
+    objects: ObjectTable::new(),
 };
 
 /// The plain counters of this process.
@@ -101,6 +119,23 @@ pub fn offloaded(routine: usize) {
 #[inline]
 pub fn host(routine: usize, why: WhyHost) {
     PAGE.calls.host(routine, why);
+}
+
+/// Counts bytes that were copied between a device and the host memory of a block: to the device, or to the host.
+pub fn moved(device: DeviceId, block: usize, to_device: u64, to_host: u64) {
+    COUNTERS.bytes.h2d.add(to_device);
+    COUNTERS.bytes.d2h.add(to_host);
+    let device = on_device(device);
+    device.h2d.add(to_device);
+    device.d2h.add(to_host);
+    if let Some(matrix) = PAGE.matrices.find(block) {
+        matrix.h2d.add(to_device);
+        matrix.d2h.add(to_host);
+    }
+    if let Some(site) = sites::current().and_then(|index| PAGE.sites.get(index)) {
+        site.h2d.add(to_device);
+        site.d2h.add(to_host);
+    }
 }
 
 /// The counters of a device.

@@ -3,10 +3,12 @@
 //! A counter that all threads share costs more than a small call. Each thread owns a [`Passed`]; further threads share the last
 //! one. It is not reused after its thread has ended, so that the sums keep what the thread counted.
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::calls::MAX_ROUTINES;
 use super::reasons::WhyHost;
+use super::sites::NUMBERED;
 
 /// How many threads have counters of their own.
 pub const OWNED: usize = 64;
@@ -34,46 +36,69 @@ const fn place(why: WhyHost) -> usize {
 /// The counters of one thread.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Passed([[AtomicU64; PASSED.len()]; MAX_ROUTINES]);
+pub struct Passed {
+    by_routine: [[AtomicU64; PASSED.len()]; MAX_ROUTINES],
+    /// The small calls of the call sites that have a number.
+    small: [AtomicU64; NUMBERED],
+}
 
 impl Passed {
     pub(super) const fn new() -> Passed {
-        Passed([const { [const { AtomicU64::new(0) }; PASSED.len()] }; MAX_ROUTINES])
+        Passed {
+            by_routine: [const { [const { AtomicU64::new(0) }; PASSED.len()] }; MAX_ROUTINES],
+            small: [const { AtomicU64::new(0) }; NUMBERED],
+        }
     }
 
-    /// Counts a call, if only the calling thread writes these counters.
+    /// Counts a call, if only the calling thread writes these counters. `site` is the number of the call site.
     #[inline]
-    pub fn count_alone(&self, routine: usize, why: WhyHost) {
-        if let Some(count) = self.count_of(routine, why) {
+    pub fn count_alone(&self, routine: usize, site: Option<usize>, why: WhyHost) {
+        if let Some(count) = self.count_of(routine, site, why) {
             count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
         }
     }
 
     /// Counts a call, whatever other threads count here.
-    pub fn count(&self, routine: usize, why: WhyHost) {
-        if let Some(count) = self.count_of(routine, why) {
+    pub fn count(&self, routine: usize, site: Option<usize>, why: WhyHost) {
+        if let Some(count) = self.count_of(routine, site, why) {
             count.fetch_add(1, Relaxed);
         }
     }
 
-    /// The number of calls.
-    #[must_use]
-    pub fn get(&self, routine: usize, why: WhyHost) -> u64 {
-        self.count_of(routine, why).map_or(0, |n| n.load(Relaxed))
+    /// The number of calls of a routine, without small ones of sites that have a number.
+    pub(super) fn get(&self, routine: usize, why: WhyHost) -> u64 {
+        let counts = self.by_routine.get(routine);
+        counts.map_or(0, |counts| counts[place(why)].load(Relaxed))
     }
 
-    fn count_of(&self, routine: usize, why: WhyHost) -> Option<&AtomicU64> {
-        self.0.get(routine).map(|counts| &counts[place(why)])
+    /// The small calls of a site that has a number.
+    pub(super) fn small(&self, site: usize) -> u64 {
+        self.small.get(site).map_or(0, |n| n.load(Relaxed))
+    }
+
+    fn count_of(&self, routine: usize, site: Option<usize>, why: WhyHost) -> Option<&AtomicU64> {
+        match site.and_then(|site| self.small.get(site)) {
+            Some(count) if why as u8 == WhyHost::Small as u8 => Some(count),
+            _ => self
+                .by_routine
+                .get(routine)
+                .map(|counts| &counts[place(why)]),
+        }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &AtomicU64> {
-        self.0.iter().flatten()
+        self.by_routine.iter().flatten().chain(&self.small)
     }
 
-    /// The offset in bytes of the counter of a routine's small calls, to which assembly adds.
+    /// The offset in bytes of the counter of small calls, to which assembly adds: of a routine, or of a site that has a number.
     #[must_use]
-    pub const fn small_offset(routine: usize) -> usize {
-        let row = size_of::<[AtomicU64; PASSED.len()]>();
-        routine * row + place(WhyHost::Small) * size_of::<AtomicU64>()
+    pub const fn small_offset(routine: usize, site: Option<usize>) -> usize {
+        match site {
+            Some(site) => offset_of!(Passed, small) + site * size_of::<AtomicU64>(),
+            None => {
+                let row = size_of::<[AtomicU64; PASSED.len()]>();
+                routine * row + place(WhyHost::Small) * size_of::<AtomicU64>()
+            }
+        }
     }
 }

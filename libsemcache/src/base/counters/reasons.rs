@@ -170,6 +170,48 @@ impl WhyHost {
             WhyHost::Guarded => "on memory that the program protects itself",
         }
     }
+
+    /// What a user can do about it.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            WhyHost::Small => {
+                "do the same work in fewer, larger calls (gemm for several gemv, batches)"
+            }
+            WhyHost::PredictedSlower => {
+                "nothing, unless the operands could stay on devices from call to call: use larger matrices, and let the CPU touch them less"
+            }
+            WhyHost::Aliased => {
+                "give each matrix a block of memory of its own, so that outputs overlap nothing"
+            }
+            WhyHost::BadArgument => "correct the arguments: the host BLAS reports them",
+            WhyHost::Unsupported => {
+                "use a form of the call that devices have (column-major, without conjugation)"
+            }
+            WhyHost::Disabled => "take the routine out of SEMCACHE_DISABLE",
+            WhyHost::Never => "unset SEMCACHE_OFFLOAD",
+            WhyHost::NoDevice => "semcache doctor says what is missing",
+            WhyHost::Starting => {
+                "nothing: devices take seconds to start, and longer programs lose nothing by it"
+            }
+            WhyHost::Loading => "nothing: the first calls of a kind load its kernel",
+            WhyHost::OutOfMemory => "use smaller blocks, more devices, or a larger SEMCACHE_MEMORY",
+            WhyHost::Refused => "see the lines on stderr: a device had no memory or was lost",
+            WhyHost::Convention => "set SEMCACHE_HOST_BLAS to a known BLAS",
+            WhyHost::Nested => "nothing: the call is a part of another one",
+            WhyHost::Forked => {
+                "make BLAS calls before the fork or in the parent, or start processes by spawn"
+            }
+            WhyHost::Providers => "set SEMCACHE_HOST_BLAS to the BLAS that is meant",
+            WhyHost::Empty => "nothing",
+            WhyHost::Environment => {
+                "restore rounding to nearest, and mask floating-point exceptions, around BLAS calls"
+            }
+            WhyHost::Guarded => {
+                "keep the memory of matrices free of guards (mprotect, userfaultfd)"
+            }
+        }
+    }
 }
 
 /// The features that do not work as they should, one bit each.

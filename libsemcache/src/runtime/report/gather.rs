@@ -1,9 +1,12 @@
 //! Reports from the counters of processes.
 
+use std::collections::BTreeMap;
+
 use semcache_fault::latency::Histogram;
 
+use super::places::{self, Matrix, Place, Site};
 use super::{Device, Did, Process, Report, VirtualTime};
-use crate::base::counters::{Identity, OnDevice, Page};
+use crate::base::counters::{self, Identity, Kind, OnDevice, Page, WhyHost};
 use crate::blas::names;
 
 /// What a process did, by its counters. They may be those of another process, and go on counting.
@@ -19,7 +22,6 @@ pub(in crate::runtime) fn process(page: &Page, faults: &Histogram, now_ns: u64) 
     let id = |n: u64| u32::try_from(n).unwrap_or(0);
     let ended = ended_ns.get();
     let end = if ended == 0 { now_ns } else { ended };
-    let seconds = |ns: u64| ns as f64 / 1e9;
     Process {
         pid: id(pid.get()),
         parent: id(parent.get()),
@@ -37,7 +39,7 @@ fn did(page: &Page, faults: &Histogram) -> Did {
     let devices = page.devices.iter().map(device);
     let mut did = Did {
         devices: devices.take_while(|d| !d.name.is_empty()).collect(),
-        calls: page.calls.calls(&names::all()),
+        calls: page.calls.calls(&names::all(), &page.sites),
         counts: page.counters.values(),
         degraded: page
             .degraded
@@ -45,7 +47,18 @@ fn did(page: &Page, faults: &Histogram) -> Did {
             .iter()
             .map(|d| d.name().to_owned())
             .collect(),
+        sites: Vec::new(),
+        matrices: Vec::new(),
     };
+    let sites: Vec<Site> = page
+        .sites
+        .all()
+        .map(|(i, s, kind)| site(page, i, s, kind))
+        .collect();
+    places::add_sites(&mut did.sites, &sites);
+    did.sites.retain(|s| s.weight() > 0.0 || s.faults > 0);
+    let matrices: Vec<Matrix> = page.matrices.all().map(|(_, m)| matrix(page, m)).collect();
+    places::add_matrices(&mut did.matrices, &matrices);
     let bytes = &mut did.counts.bytes;
     let moved = [bytes.h2d, bytes.d2h, bytes.mapped];
     let moved: i128 = moved.into_iter().map(i128::from).sum();
@@ -55,6 +68,86 @@ fn did(page: &Page, faults: &Histogram) -> Did {
     let of = &mut did.counts.faults;
     (of.p50_us, of.p99_us) = (latency(50.0), latency(99.0));
     did
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn site(page: &Page, index: usize, site: &counters::Site, kind: Kind) -> Site {
+    let mut why_host = BTreeMap::new();
+    for (why, n) in site.hosts() {
+        why_host.insert(why.name().to_owned(), n);
+    }
+    let small = page.calls.small_at(index);
+    if small > 0 {
+        *why_host
+            .entry(WhyHost::Small.name().to_owned())
+            .or_default() += small;
+    }
+    Site {
+        place: place(page, site),
+        does: does(kind),
+        offloaded: site.offloaded.get(),
+        why_host,
+        h2d: site.h2d.get(),
+        d2h: site.d2h.get(),
+        faults: site.faults.get(),
+        false_sharing: site.false_sharing.get(),
+        seconds: seconds(site.ns.get()),
+    }
+}
+
+fn does(kind: Kind) -> String {
+    match kind {
+        Kind::Call(routine) => names::all().get(routine).copied().unwrap_or_default(),
+        Kind::Load => "load",
+        Kind::Store => "store",
+    }
+    .to_owned()
+}
+
+/// Where a site is: if its code is in the library of C, where that was called.
+fn place(page: &Page, site: &counters::Site) -> Place {
+    let (address, caller) = (site.address.get(), site.caller.get());
+    let own = page.objects.find(address);
+    let (found, through) = match page.objects.find(caller) {
+        Some(called) if caller != 0 => (Some(called), own.map(|(object, _)| object)),
+        _ => (own, None),
+    };
+    let (object, offset) = found.unwrap_or((String::new(), address));
+    Place {
+        object,
+        offset,
+        through: through.unwrap_or_default(),
+        line: site.label.get(),
+    }
+}
+
+fn matrix(page: &Page, of: &counters::Matrix) -> Matrix {
+    let site = |index: u64| page.sites.get(usize::try_from(index).ok()?.checked_sub(1)?);
+    let at = |index: u64| site(index).map(|site| place(page, site));
+    let first = site(of.site.get());
+    Matrix {
+        name: of.name.get(),
+        bytes: of.bytes.get(),
+        rows: of.rows.get(),
+        cols: of.cols.get(),
+        first: first.map(|site| place(page, site)).unwrap_or_default(),
+        first_does: first
+            .and_then(counters::Site::kind)
+            .map(does)
+            .unwrap_or_default(),
+        calls: of.calls.get(),
+        h2d: of.h2d.get(),
+        d2h: of.d2h.get(),
+        loads: of.loads.get(),
+        stores: of.stores.get(),
+        false_sharing: of.false_sharing.get(),
+        seconds: seconds(of.ns.get()),
+        load: at(of.load_site.get()),
+        store: at(of.store_site.get()),
+    }
 }
 
 fn device(did: &OnDevice) -> Device {

@@ -186,9 +186,10 @@ fn usable() -> usize {
 }
 
 fn why(reason: &str) -> u64 {
-    let calls = crate::base::counters::PAGE
-        .calls
-        .calls(&crate::blas::names::all());
+    let calls = crate::base::counters::PAGE.calls.calls(
+        &crate::blas::names::all(),
+        &crate::base::counters::PAGE.sites,
+    );
     calls.values().filter_map(|c| c.why_host.get(reason)).sum()
 }
 

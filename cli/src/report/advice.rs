@@ -1,0 +1,149 @@
+//! Why something was not faster, and what to do about it, in a sentence.
+
+use semcache::base::counters::WhyHost;
+use semcache::runtime::report::places::{Matrix, Site};
+use semcache::runtime::report::table::human;
+
+/// Bytes that a call on devices may move without a word about it.
+const FEW: u64 = 1 << 20;
+
+/// What is to be said of a site.
+pub(super) fn site(site: &Site) -> String {
+    if site.faults > 0 {
+        return access(site);
+    }
+    let (host, devices) = (site.host(), site.offloaded);
+    let most = site.why_host.iter().max_by_key(|(_, n)| **n);
+    if let Some((name, n)) = most.filter(|_| host >= devices) {
+        return match WhyHost::named(name) {
+            Some(why) => format!("{n} {}: {}", why.said(), why.advice()),
+            None => format!("{n} {name}"),
+        };
+    }
+    let moved = site.h2d + site.d2h;
+    match moved.checked_div(devices).filter(|each| *each >= FEW) {
+        Some(each) => format!(
+            "each call on devices moves {}: what it uses does not stay there",
+            human(each)
+        ),
+        None => "runs on devices".to_owned(),
+    }
+}
+
+fn access(site: &Site) -> String {
+    if site.false_sharing * 2 >= site.faults {
+        return "the CPU uses other data on pages of a matrix that devices hold: give the matrix pages of its own".to_owned();
+    }
+    match site.does.as_str() {
+        "store" => "the CPU changes a matrix that devices hold: what it changes is sent again at the next call".to_owned(),
+        _ => format!("the CPU reads results of devices: {} were copied back for it", human(site.d2h)),
+    }
+}
+
+/// What is to be said of a matrix. `load` and `store` say where the CPU last read and changed it.
+pub(super) fn matrix(matrix: &Matrix, load: Option<&str>, store: Option<&str>) -> String {
+    let faults = matrix.loads + matrix.stores;
+    let at = |place: Option<&str>| {
+        place
+            .map(|place| format!(" at {place}"))
+            .unwrap_or_default()
+    };
+    if faults > 0 && matrix.false_sharing * 2 >= faults {
+        let place = if matrix.stores > 0 { store } else { load };
+        return format!(
+            "the CPU uses other data on its pages{}: give it pages of its own (aligned to 4096 bytes, padded to the end)",
+            at(place)
+        );
+    }
+    if matrix.stores > 0 && matrix.h2d > matrix.bytes {
+        return format!(
+            "the CPU changes it between calls{}, {} times; {} were sent, {:.1} times its size",
+            at(store),
+            matrix.stores,
+            human(matrix.h2d),
+            ratio(matrix.h2d, matrix.bytes)
+        );
+    }
+    if matrix.loads > 0 && matrix.d2h > 0 {
+        return format!(
+            "the CPU reads it{}, {} times: {} came back",
+            at(load),
+            matrix.loads,
+            human(matrix.d2h)
+        );
+    }
+    if matrix.h2d > 2 * matrix.bytes {
+        let times = ratio(matrix.h2d, matrix.bytes);
+        return format!(
+            "sent {times:.1} times: it does not stay, for want of device memory or because it is changed"
+        );
+    }
+    "stays on devices".to_owned()
+}
+
+fn ratio(a: u64, b: u64) -> f64 {
+    a as f64 / b.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_name_the_cause() {
+        let calls = Site {
+            does: "ddot".to_owned(),
+            why_host: [("small".to_owned(), 9), ("starting".to_owned(), 1)].into(),
+            ..Site::default()
+        };
+        assert!(site(&calls).starts_with("9 too small to gain: do the same work in fewer"));
+        let moves = Site {
+            offloaded: 10,
+            h2d: 50 << 20,
+            ..Site::default()
+        };
+        assert_eq!(
+            site(&moves),
+            "each call on devices moves 5.2 MB: what it uses does not stay there"
+        );
+        let writes = Site {
+            does: "store".to_owned(),
+            faults: 5,
+            ..Site::default()
+        };
+        assert!(site(&writes).contains("changes a matrix"));
+        let shares = Site {
+            false_sharing: 3,
+            ..writes
+        };
+        assert!(site(&shares).contains("pages of its own"));
+    }
+
+    #[test]
+    fn matrices_too() {
+        let changed = Matrix {
+            bytes: 1000,
+            stores: 5,
+            h2d: 6000,
+            ..Matrix::default()
+        };
+        let told = matrix(&changed, None, Some("a.c:7"));
+        assert_eq!(
+            told,
+            "the CPU changes it between calls at a.c:7, 5 times; 6 kB were sent, 6.0 times its size"
+        );
+        let shared = Matrix {
+            false_sharing: 4,
+            ..changed.clone()
+        };
+        assert!(matrix(&shared, None, Some("a.c:7")).contains("other data on its pages at a.c:7"));
+        let read = Matrix {
+            bytes: 1000,
+            loads: 2,
+            d2h: 1000,
+            ..Matrix::default()
+        };
+        assert!(matrix(&read, Some("b.c:1"), None).contains("reads it at b.c:1, 2 times"));
+        assert_eq!(matrix(&Matrix::default(), None, None), "stays on devices");
+    }
+}
