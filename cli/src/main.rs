@@ -12,6 +12,7 @@ mod calibrate;
 mod doctor;
 mod env;
 mod glibc;
+mod html;
 mod library;
 mod machine;
 mod predict;

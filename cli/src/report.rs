@@ -6,21 +6,32 @@ use std::process::ExitCode;
 
 use semcache::base::counters::{Degraded, KEYS, LeftOut, WhyHost};
 
+use crate::html;
 use crate::summary::Summary;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
     /// Print what every key, reason and degraded feature in a report means, as Markdown
-    #[arg(long, conflicts_with = "files")]
+    #[arg(long, conflicts_with_all = ["files", "html"])]
     keys: bool,
     /// Report files; their counts are summed
-    #[arg(required_unless_present = "keys", value_name = "FILE")]
+    #[arg(required_unless_present_any = ["keys", "trace"], value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Write a page in one HTML file, with charts, instead of printing a table
+    #[arg(long, value_name = "PATH")]
+    html: Option<PathBuf>,
+    /// A trace for the page; may be given several times
+    #[arg(long, value_name = "FILE", requires = "html")]
+    trace: Vec<PathBuf>,
 }
 
 pub(crate) fn report(options: &Options) -> Result<ExitCode, String> {
     if options.keys {
         print!("{}", keys());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(path) = &options.html {
+        html::write(path, &options.files, &options.trace)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut total = Summary::default();

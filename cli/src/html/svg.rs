@@ -1,0 +1,46 @@
+//! Shapes of charts, as the data of SVG paths. A chart is stretched to the width of the page, so that its texts are not part of
+//! it, but stand beside it.
+
+use std::fmt::Write as _;
+
+/// The width of every chart, in its own units.
+pub(super) const WIDTH: usize = 480;
+
+/// A coordinate with at most two decimals.
+fn short(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Rectangles as the data of one path.
+#[derive(Debug, Default)]
+pub(super) struct Rects(String);
+
+impl Rects {
+    /// Adds a rectangle by its corner at the top left, its width and its height.
+    pub(super) fn add(&mut self, x: f64, y: f64, width: f64, height: f64) {
+        let (w, h) = (short(width), short(height));
+        // Writing to a text does not fail.
+        let _ = write!(self.0, "M{} {}h{w}v{h}h-{w}z", short(x), short(y));
+    }
+
+    /// The data.
+    pub(super) fn data(self) -> String {
+        self.0
+    }
+}
+
+/// A line through points as the data of a path.
+pub(super) fn line(points: impl IntoIterator<Item = (f64, f64)>) -> String {
+    let mut data = String::new();
+    for (x, y) in points {
+        let step = if data.is_empty() { 'M' } else { 'L' };
+        let _ = write!(data, "{step}{} {}", short(x), short(y));
+    }
+    data
+}
+
+/// The data of a path for the area below a line from the left edge to the right edge of a chart of this height.
+pub(super) fn area(line: &str, height: f64) -> String {
+    format!("{line}V{}H0z", short(height))
+}
