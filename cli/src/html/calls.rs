@@ -9,7 +9,10 @@ use super::text::{count, share};
 pub(super) fn section(given: &Given) -> Option<Markup> {
     let mut calls: Vec<_> = given.calls().into_iter().collect();
     calls.sort_by_key(|(_, calls)| u64::MAX - calls.offloaded.saturating_add(calls.host));
-    let most = calls.iter().map(|(_, calls)| calls.offloaded.saturating_add(calls.host)).max()?;
+    let most = calls
+        .iter()
+        .map(|(_, calls)| calls.offloaded.saturating_add(calls.host))
+        .max()?;
     Some(html! {
         p.note {
             @if given.report.is_none() { "Counted from the traces. " }

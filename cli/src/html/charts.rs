@@ -10,7 +10,8 @@ use crate::trace::gantt::axis::Tick;
 /// What a section shows of each trace, under the trace's name if there are several; nothing if it shows nothing of any.
 pub(super) fn each(given: &Given, show: impl Fn(&Traced) -> Option<Markup>) -> Option<Markup> {
     let (charted, more) = given.charted();
-    let shown: Vec<(&Traced, Markup)> = charted.iter().filter_map(|t| Some((t, show(t)?))).collect();
+    let shown: Vec<(&Traced, Markup)> =
+        charted.iter().filter_map(|t| Some((t, show(t)?))).collect();
     (!shown.is_empty()).then(|| {
         html! {
             @for (traced, markup) in &shown {
@@ -36,7 +37,10 @@ pub(super) fn axis(ticks: &[Tick]) -> Markup {
 
 /// The vertical lines of a time axis as the data of a path.
 pub(super) fn grid(ticks: &[Tick], height: f64) -> String {
-    ticks.iter().map(|tick| format!("M{:.2} 0V{height}", tick.at * WIDTH as f64)).collect()
+    ticks
+        .iter()
+        .map(|tick| format!("M{:.2} 0V{height}", tick.at * WIDTH as f64))
+        .collect()
 }
 
 /// An entry of a legend.

@@ -7,10 +7,17 @@ use super::given::Given;
 use super::text::prose;
 
 pub(super) fn section(given: &Given) -> Option<Markup> {
-    let names = &given.report.as_ref().filter(|report| !report.degraded.is_empty())?.degraded;
+    let names = &given
+        .report
+        .as_ref()
+        .filter(|report| !report.degraded.is_empty())?
+        .degraded;
     let doc = |name: &str| {
         let known = Degraded::ALL.iter().find(|known| known.name() == name);
-        known.map_or("This version of the command does not know the name.", |known| known.doc())
+        known.map_or(
+            "This version of the command does not know the name.",
+            |known| known.doc(),
+        )
     };
     Some(html! {
         dl { @for name in names { dt { code { (name) } } dd { (prose(doc(name))) } } }

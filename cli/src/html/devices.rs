@@ -9,14 +9,20 @@ use super::text::{count, counted, prose};
 use crate::trace::tell;
 
 pub(super) fn section(given: &Given) -> Option<Markup> {
-    let report = given.report.as_ref().filter(|report| !report.devices.is_empty())?;
+    let report = given
+        .report
+        .as_ref()
+        .filter(|report| !report.devices.is_empty())?;
     let sampled = &report.counts.sampled;
     let rates = [
         ("from the host", sampled.h2d_bytes, sampled.h2d_ns),
         ("to the host", sampled.d2h_bytes, sampled.d2h_ns),
         ("between devices", sampled.p2p_bytes, sampled.p2p_ns),
     ];
-    let rates: Vec<_> = rates.into_iter().filter(|(_, bytes, ns)| *bytes > 0 && *ns > 0).collect();
+    let rates: Vec<_> = rates
+        .into_iter()
+        .filter(|(_, bytes, ns)| *bytes > 0 && *ns > 0)
+        .collect();
     Some(html! {
         div.table { table {
             thead { tr {
@@ -66,8 +72,16 @@ fn virtual_time(place: usize, device: &Device) -> Markup {
 
 /// The calls that ran on other devices only, by reason.
 fn left_out(devices: &[Device]) -> Markup {
-    let doc = |why: &str| LeftOut::ALL.iter().find(|w| w.name() == why).map_or("", |w| w.doc());
-    let rows = devices.iter().enumerate().flat_map(|(place, d)| d.left_out.iter().map(move |(why, n)| (place, why, *n)));
+    let doc = |why: &str| {
+        LeftOut::ALL
+            .iter()
+            .find(|w| w.name() == why)
+            .map_or("", |w| w.doc())
+    };
+    let rows = devices
+        .iter()
+        .enumerate()
+        .flat_map(|(place, d)| d.left_out.iter().map(move |(why, n)| (place, why, *n)));
     let rows: Vec<_> = rows.filter(|(.., n)| *n > 0).collect();
     html! {
         @if !rows.is_empty() {

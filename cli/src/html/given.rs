@@ -30,7 +30,10 @@ pub(super) struct Given {
 }
 
 fn name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
 }
 
 impl Given {
@@ -53,7 +56,11 @@ impl Given {
 
     /// The title of the page: the programs of the traces.
     pub(super) fn title(&self) -> String {
-        let mut programs: Vec<&str> = self.traces.iter().map(|t| t.trace.program.as_str()).collect();
+        let mut programs: Vec<&str> = self
+            .traces
+            .iter()
+            .map(|t| t.trace.program.as_str())
+            .collect();
         programs.retain(|name| !name.is_empty());
         programs.dedup();
         match programs.as_slice() {
@@ -84,7 +91,9 @@ impl Given {
 fn add(trace: &Trace, calls: &mut BTreeMap<String, Calls>) {
     for slice in trace.threads.iter().flat_map(|t| &t.slices) {
         if let Did::Call(side, _) = slice.did {
-            let of = calls.entry(trace.names.text(slice.name).to_owned()).or_default();
+            let of = calls
+                .entry(trace.names.text(slice.name).to_owned())
+                .or_default();
             match side {
                 Side::Devices | Side::Replayed => of.offloaded += 1,
                 Side::Host(why) => of.add_host(trace.names.text(why), 1),
@@ -92,9 +101,14 @@ fn add(trace: &Trace, calls: &mut BTreeMap<String, Calls>) {
         }
     }
     for (name, number) in &trace.summary {
-        let parts = name.strip_prefix("host.").and_then(|rest| rest.rsplit_once('.'));
+        let parts = name
+            .strip_prefix("host.")
+            .and_then(|rest| rest.rsplit_once('.'));
         if let Some((routine, why)) = parts {
-            calls.entry(routine.to_owned()).or_default().add_host(why, *number);
+            calls
+                .entry(routine.to_owned())
+                .or_default()
+                .add_host(why, *number);
         }
     }
 }

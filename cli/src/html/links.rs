@@ -20,8 +20,8 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
                 @if !links.is_empty() { h4 { "Links" } (link_table(&links)) }
                 h4 { "Lanes of devices" }
                 p.note {
-                    "GB/s are 10" sup { "9" } " bytes per second of the time in which at least one copy ran. Shares are of the time from the \
-                     first to the last operation of any device."
+                    "GB/s are 10" sup { "9" } " bytes per second of the time in which at least one copy ran. Shares are of the \
+                     time from the first to the last operation of any device."
                 }
                 (lanes)
             }
@@ -80,7 +80,10 @@ pub(super) fn links(trace: &Trace) -> BTreeMap<(End, End), Moved> {
 }
 
 fn link_table(links: &BTreeMap<(End, End), Moved>) -> Markup {
-    let all = links.values().map(|moved| moved.bytes).fold(0, u64::saturating_add);
+    let all = links
+        .values()
+        .map(|moved| moved.bytes)
+        .fold(0, u64::saturating_add);
     let end = |end: &End| match end {
         End::Host => "host".to_owned(),
         End::Device(id) => format!("device {id}"),

@@ -44,15 +44,24 @@ const SECTIONS: &[Section] = &[
     ("reasons", "Why calls were not offloaded", reasons::section),
     ("calls", "Calls by routine", calls::section),
     ("gaps", "Longest times without a kernel", gaps::section),
-    ("predictions", "Predicted and measured time", predictions::section),
-    ("degraded", "What did not work as it should", degraded::section),
+    (
+        "predictions",
+        "Predicted and measured time",
+        predictions::section,
+    ),
+    (
+        "degraded",
+        "What did not work as it should",
+        degraded::section,
+    ),
     ("numbers", "All numbers of the report", numbers::section),
 ];
 
 const STYLE: &str = include_str!("style.css");
 
 /// The browser may use the page's own style, and load and run nothing.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// Writes the page on these reports, which are added up, and these traces.
 pub(crate) fn write(path: &Path, reports: &[PathBuf], traces: &[PathBuf]) -> Result<(), String> {

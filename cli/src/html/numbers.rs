@@ -10,12 +10,23 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
     let report = given.report.as_ref()?;
     // Numbers and texts only, so that this does not fail.
     let values = serde_json::to_value(&report.counts).unwrap_or_default();
-    let of = |group: &str, name: &str| if group.is_empty() { values[name].clone() } else { values[group][name].clone() };
+    let of = |group: &str, name: &str| {
+        if group.is_empty() {
+            values[name].clone()
+        } else {
+            values[group][name].clone()
+        }
+    };
     let rows = KEYS.iter().map(|key| {
         let dot = if key.group.is_empty() { "" } else { "." };
-        (format!("{}{dot}{}", key.group, key.name), of(key.group, key.name), key.doc)
+        (
+            format!("{}{dot}{}", key.group, key.name),
+            of(key.group, key.name),
+            key.doc,
+        )
     });
-    let (zero, other): (Vec<_>, Vec<_>) = rows.partition(|(_, value, _)| value.as_f64() == Some(0.0));
+    let (zero, other): (Vec<_>, Vec<_>) =
+        rows.partition(|(_, value, _)| value.as_f64() == Some(0.0));
     Some(html! {
         details {
             summary { (count(other.len() as u64)) " numbers that are not zero" }

@@ -57,9 +57,16 @@ fn tiles(given: &Given) -> Markup {
 
 fn of_report(report: &Report, reports: u64) -> Markup {
     let (bytes, faults) = (&report.counts.bytes, &report.counts.faults);
-    let moved = bytes.h2d.saturating_add(bytes.d2h).saturating_add(bytes.mapped);
+    let moved = bytes
+        .h2d
+        .saturating_add(bytes.d2h)
+        .saturating_add(bytes.mapped);
     let text = saved(bytes.saved);
-    let (amount, than) = text.split_at(text.match_indices(' ').nth(1).map_or(text.len(), |(at, _)| at));
+    let (amount, than) = text.split_at(
+        text.match_indices(' ')
+            .nth(1)
+            .map_or(text.len(), |(at, _)| at),
+    );
     html! {
         (tile(&human(moved), "moved between host and devices"))
         (tile(amount, than.trim()))
@@ -72,10 +79,18 @@ fn of_report(report: &Report, reports: u64) -> Markup {
 
 fn of_traces(given: &Given) -> Markup {
     let all: Vec<_> = given.traces.iter().map(|t| totals(&t.trace)).collect();
-    let moved = all.iter().map(|t| t.up.saturating_add(t.down)).fold(0, u64::saturating_add);
+    let moved = all
+        .iter()
+        .map(|t| t.up.saturating_add(t.down))
+        .fold(0, u64::saturating_add);
     let peer = all.iter().map(|t| t.peer).fold(0, u64::saturating_add);
     let faults = all.iter().map(|t| t.faults).sum();
-    let devices = given.traces.iter().map(|t| t.trace.devices.len()).max().unwrap_or(0);
+    let devices = given
+        .traces
+        .iter()
+        .map(|t| t.trace.devices.len())
+        .max()
+        .unwrap_or(0);
     html! {
         (tile(&human(moved), "moved between host and devices"))
         @if peer > 0 { (tile(&human(peer), "moved between devices")) }

@@ -30,7 +30,10 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
     }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, of)| u64::MAX - of.calls);
-    let all = reasons.iter().map(|(_, of)| of.calls).fold(0, u64::saturating_add);
+    let all = reasons
+        .iter()
+        .map(|(_, of)| of.calls)
+        .fold(0, u64::saturating_add);
     (!reasons.is_empty()).then(|| {
         html! {
             p.note { (count(all)) " calls ran on the host BLAS, for these reasons, the most frequent first." }
@@ -78,20 +81,42 @@ fn advice(why: WhyHost) -> &'static str {
             "Give the output memory of its own, and allocate each matrix as one block by `malloc` or its kin, not on a stack."
         }
         WhyHost::BadArgument => "Correct the call: the host BLAS's message names the argument.",
-        WhyHost::Unsupported => "Use another routine or layout if one does the same: by columns instead of rows, for example.",
+        WhyHost::Unsupported => {
+            "Use another routine or layout if one does the same: by columns instead of rows, for example."
+        }
         WhyHost::Disabled => "Take the routine out of `SEMCACHE_DISABLE`.",
         WhyHost::Never => "Unset `SEMCACHE_OFFLOAD`, or set it to `auto`.",
-        WhyHost::NoDevice => "`semcache doctor` says what of this machine can be used, and what is missing.",
-        WhyHost::Starting => "Nothing: this ends once the devices are up. In a short program most calls may come before that.",
-        WhyHost::Loading => "Nothing: the code is loaded while such calls go on, and later ones are offloaded.",
-        WhyHost::OutOfMemory => "Free device memory that other processes use, use a device with more, or divide the call.",
-        WhyHost::Refused => "Look at the program's stderr and the kernel's log for what failed; `semcache doctor` examines the machine.",
-        WhyHost::Convention => "Use another host BLAS, or name one by `SEMCACHE_HOST_BLAS`; `semcache doctor` says which it finds.",
+        WhyHost::NoDevice => {
+            "`semcache doctor` says what of this machine can be used, and what is missing."
+        }
+        WhyHost::Starting => {
+            "Nothing: this ends once the devices are up. In a short program most calls may come before that."
+        }
+        WhyHost::Loading => {
+            "Nothing: the code is loaded while such calls go on, and later ones are offloaded."
+        }
+        WhyHost::OutOfMemory => {
+            "Free device memory that other processes use, use a device with more, or divide the call."
+        }
+        WhyHost::Refused => {
+            "Look at the program's stderr and the kernel's log for what failed; `semcache doctor` examines the machine."
+        }
+        WhyHost::Convention => {
+            "Use another host BLAS, or name one by `SEMCACHE_HOST_BLAS`; `semcache doctor` says which it finds."
+        }
         WhyHost::Nested => "Nothing: such calls are parts of others.",
-        WhyHost::Forked => "Start processes by exec, not by fork alone, or fork before the first large call.",
-        WhyHost::Providers => "Load one BLAS library only: `ldd` and `LD_DEBUG=libs` show which are loaded.",
-        WhyHost::Empty => "Nothing, if that is meant; else correct the dimensions or the alignment.",
-        WhyHost::Environment => "Restore rounding to nearest, and mask the exceptions, around large calls.",
+        WhyHost::Forked => {
+            "Start processes by exec, not by fork alone, or fork before the first large call."
+        }
+        WhyHost::Providers => {
+            "Load one BLAS library only: `ldd` and `LD_DEBUG=libs` show which are loaded."
+        }
+        WhyHost::Empty => {
+            "Nothing, if that is meant; else correct the dimensions or the alignment."
+        }
+        WhyHost::Environment => {
+            "Restore rounding to nearest, and mask the exceptions, around large calls."
+        }
         WhyHost::Guarded => "Do not protect pages of the matrices, or use others for large calls.",
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Sums {
     pub(super) from_peers: Vec<u64>,
     pub(super) written_back: Vec<u64>,
     pub(super) evicted: Vec<u64>,
-    /// What was copied in and not evicted since.
+    /// What was copied in less what was evicted, or 0 if that is more.
     pub(super) left: Vec<u64>,
     /// The bytes of copies to and from the device that have no times, and are in none of the sums.
     pub(super) untimed: u64,
@@ -36,14 +36,18 @@ pub(super) struct Sums {
 
 pub(super) fn section(given: &Given) -> Option<Markup> {
     each(given, |Traced { trace, .. }| {
-        let charts: Vec<Markup> = trace.devices.iter().filter_map(|device| chart(trace, device)).collect();
+        let charts: Vec<Markup> = trace
+            .devices
+            .iter()
+            .filter_map(|device| chart(trace, device))
+            .collect();
         (!charts.is_empty()).then(|| {
             html! {
                 p.note {
-                    "Bytes up to each moment; a copy counts when it ends. The area, copied in and not evicted since, is what of \
-                     the matrices the device was given and had no need to take away. It is not the device memory in use, which a \
-                     trace does not have: bytes that are copied in again after the CPU changed them count again, memory that is \
-                     freed with a matrix stays counted, and results that only a kernel wrote are not counted."
+                    "Bytes up to each moment; a copy counts when it ends. The area, what was copied in less what was evicted, is as near \
+                     as a trace comes to the bytes of matrices that the device holds. It is not the device memory in use: bytes that \
+                     are copied in again after the CPU changed them count again, and memory that is freed with a matrix stays \
+                     counted; results that only kernels wrote are not added, but subtracted if they are evicted."
                 }
                 @for chart in charts { (chart) }
             }
@@ -72,23 +76,37 @@ pub(super) fn sums(trace: &Trace, device: &Device, bins: usize) -> Sums {
             What::Download => &mut sums.written_back,
             What::Within | What::Kernel => continue,
         };
-        of[bin(op.to)] += op.amount;
+        let sum = &mut of[bin(op.to)];
+        *sum = sum.saturating_add(op.amount);
     }
     for (at, bytes) in &device.evictions {
-        sums.evicted[bin(*at)] += bytes;
+        let sum = &mut sums.evicted[bin(*at)];
+        *sum = sum.saturating_add(*bytes);
     }
-    for of in [&mut sums.uploaded, &mut sums.from_peers, &mut sums.written_back, &mut sums.evicted] {
+    for of in [
+        &mut sums.uploaded,
+        &mut sums.from_peers,
+        &mut sums.written_back,
+        &mut sums.evicted,
+    ] {
         let mut sum = 0_u64;
         for value in of {
             sum = sum.saturating_add(*value);
             *value = sum;
         }
     }
-    let copied = sums.uploaded.iter().zip(&sums.from_peers).map(|(a, b)| a.saturating_add(*b));
-    sums.left = copied.zip(&sums.evicted).map(|(copied, evicted)| copied.saturating_sub(*evicted)).collect();
+    let copied = sums
+        .uploaded
+        .iter()
+        .zip(&sums.from_peers)
+        .map(|(a, b)| a.saturating_add(*b));
+    sums.left = copied
+        .zip(&sums.evicted)
+        .map(|(copied, evicted)| copied.saturating_sub(*evicted))
+        .collect();
     let untimed = device.lanes.iter().flat_map(|lane| &lane.untimed);
     let copies = untimed.filter(|(what, _)| !matches!(what, What::Kernel | What::Within));
-    sums.untimed = copies.map(|(_, bytes)| bytes).sum();
+    sums.untimed = copies.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
     sums
 }
 
@@ -101,14 +119,24 @@ fn chart(trace: &Trace, device: &Device) -> Option<Markup> {
         ("download", "written back", &sums.written_back),
         ("evicted", "evicted", &sums.evicted),
     ];
-    let lines: Vec<_> = lines.into_iter().filter_map(|(class, what, of)| Some((class, what, of, *of.last().filter(|last| **last > 0)?))).collect();
+    let lines: Vec<_> = lines
+        .into_iter()
+        .filter_map(|(class, what, of)| {
+            Some((class, what, of, *of.last().filter(|last| **last > 0)?))
+        })
+        .collect();
     let most = lines.iter().map(|(.., last)| *last).max()?;
     let (step, top) = scale(most);
     let points = |of: &[u64]| {
-        let place = |(at, value): (usize, &u64)| (at as f64 * WIDTH as f64 / BINS as f64, height(*value, top));
-        line(of.iter().enumerate().map(place))
+        let place = |(at, value): (usize, &u64)| {
+            (at as f64 * WIDTH as f64 / BINS as f64, height(*value, top))
+        };
+        line(&of.iter().enumerate().map(place).collect::<Vec<_>>())
     };
-    let marks: Vec<u64> = (1..).map(|n| n * step).take_while(|mark| *mark <= top).collect();
+    let marks: Vec<u64> = (1..)
+        .map(|n| step.saturating_mul(n))
+        .take_while(|mark| height(*mark, top) > HIGH / 16.0)
+        .collect();
     let time: Vec<Tick> = ticks(Window::new(trace.from, trace.to), trace.from, MARKS);
     let left = sums.left.last().copied().unwrap_or(0);
     Some(html! {
@@ -119,7 +147,7 @@ fn chart(trace: &Trace, device: &Device) -> Option<Markup> {
                     rect.track width=(WIDTH) height=(HIGH) {}
                     path.grid d=(grid(&time, HIGH)) {}
                     @for mark in &marks { path.grid d=(format!("M0 {:.2}H{WIDTH}", height(*mark, top))) {} }
-                    path.left d=(area(&points(&sums.left), HIGH)) { title { "copied in and not evicted since" } }
+                    path.left d=(area(&points(&sums.left), HIGH)) { title { "copied in less evicted" } }
                     @for (class, what, of, _) in &lines { path.line.(class) d=(points(of)) { title { (what) } } }
                 }
                 @for mark in &marks {
@@ -130,7 +158,7 @@ fn chart(trace: &Trace, device: &Device) -> Option<Markup> {
             p.axis-title { "time since the trace began" }
             p.legend {
                 @for (class, what, _, last) in &lines { (entry(class, &format!("{what} {}", human(*last)))) }
-                (entry("left", &format!("copied in and not evicted since {}", human(left))))
+                (entry("left", &format!("copied in less evicted {}", human(left))))
             }
             @if sums.untimed > 0 {
                 p.note { "Not in the chart: " (human(sums.untimed)) " of copies whose times are not in the trace." }

@@ -30,12 +30,20 @@ impl Rects {
     }
 }
 
-/// A line through points as the data of a path.
-pub(super) fn line(points: impl IntoIterator<Item = (f64, f64)>) -> String {
+/// A line through points as the data of a path. Of points at one height that follow each other, the first and the last suffice.
+pub(super) fn line(points: &[(f64, f64)]) -> String {
     let mut data = String::new();
-    for (x, y) in points {
+    for (place, (x, y)) in points.iter().enumerate() {
+        let beside =
+            [place.wrapping_sub(1), place + 1].map(|at| points.get(at).map(|p| short(p.1)));
+        if beside
+            .iter()
+            .all(|height| height.as_ref() == Some(&short(*y)))
+        {
+            continue;
+        }
         let step = if data.is_empty() { 'M' } else { 'L' };
-        let _ = write!(data, "{step}{} {}", short(x), short(y));
+        let _ = write!(data, "{step}{} {}", short(*x), short(*y));
     }
     data
 }

@@ -8,7 +8,11 @@ pub(super) fn printable(text: &str) -> String {
     let visible = |c: char| match c {
         '\0'..='\x1f' => char::from_u32(0x2400 + c as u32).unwrap_or('\u{fffd}'),
         '\x7f' => '\u{2421}',
-        '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        '\u{80}'..='\u{9f}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         c => c,
     };
     text.chars().map(visible).collect()
@@ -44,7 +48,11 @@ pub(super) fn prose(text: &str) -> Markup {
 
 /// A part of a whole.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { (part as f64 / whole as f64).clamp(0.0, 1.0) }
+    if whole == 0 {
+        0.0
+    } else {
+        (part as f64 / whole as f64).clamp(0.0, 1.0)
+    }
 }
 
 /// A share in percent; what is there and less than half a thousandth says so.

@@ -50,11 +50,14 @@ fn bar(name: &str, shares: &[Share]) -> Markup {
     let total: u64 = shares.iter().map(|(.., ns)| ns).sum();
     let scale = WIDTH as f64 / total.max(1) as f64;
     let mut at = 0;
-    let placed = shares.iter().filter(|(.., ns)| *ns > 0).map(|(class, what, ns)| {
-        let x = at as f64 * scale;
-        at += ns;
-        (class, what, *ns, x, *ns as f64 * scale)
-    });
+    let placed = shares
+        .iter()
+        .filter(|(.., ns)| *ns > 0)
+        .map(|(class, what, ns)| {
+            let x = at as f64 * scale;
+            at += ns;
+            (class, what, *ns, x, *ns as f64 * scale)
+        });
     let placed: Vec<_> = placed.collect();
     html! {
         figure.share-bar {
@@ -79,7 +82,12 @@ fn of_devices(trace: &Trace) -> Vec<(String, Vec<Share>)> {
     let Some((from, to)) = span(trace) else {
         return Vec::new();
     };
-    let of = |device: &Device| (format!("device {} {}", device.id, device.name), device_shares(trace, device, to - from));
+    let of = |device: &Device| {
+        (
+            format!("device {} {}", device.id, device.name),
+            device_shares(trace, device, to - from),
+        )
+    };
     trace.devices.iter().map(of).collect()
 }
 
@@ -89,8 +97,14 @@ pub(super) fn device_shares(trace: &Trace, device: &Device, whole: u64) -> Vec<S
     let idle = idle(trace, &gaps);
     let host = host(trace, &gaps);
     let kernels = &device.lanes[KERNELS].ops;
-    let mut shares = vec![("kernel", "kernels", covered(kernels.iter().map(|op| (op.from, op.to))))];
-    let waits = Cause::ALL.into_iter().filter_map(|cause| Some((cause, waited(cause)?)));
+    let mut shares = vec![(
+        "kernel",
+        "kernels",
+        covered(kernels.iter().map(|op| (op.from, op.to))),
+    )];
+    let waits = Cause::ALL
+        .into_iter()
+        .filter_map(|cause| Some((cause, waited(cause)?)));
     shares.extend(waits.map(|(cause, (class, what))| (class, what, idle[cause as usize])));
     shares.extend(Kind::ALL.into_iter().map(|kind| {
         let (class, what) = queueing(kind);
@@ -135,14 +149,24 @@ fn of_threads(trace: &Trace) -> (Vec<(String, Vec<Share>)>, usize) {
     for thread in &trace.threads {
         let shares = thread_shares(thread, trace);
         let outside = |class: &str| matches!(class, "program" | "host-blas");
-        let inside = shares.iter().filter(|(class, ..)| !outside(class)).map(|(.., ns)| ns).sum();
+        let inside = shares
+            .iter()
+            .filter(|(class, ..)| !outside(class))
+            .map(|(.., ns)| ns)
+            .sum();
         let name = format!("thread {} {}", thread.tid, thread.name);
         threads.push((inside, name, shares));
     }
     threads.sort_by_key(|(inside, ..)| u64::MAX - inside);
     let more = threads.len().saturating_sub(THREADS);
     threads.truncate(THREADS);
-    (threads.into_iter().map(|(_, name, shares)| (name, shares)).collect(), more)
+    (
+        threads
+            .into_iter()
+            .map(|(_, name, shares)| (name, shares))
+            .collect(),
+        more,
+    )
 }
 
 /// What a thread did, in the order of the page.
@@ -161,6 +185,10 @@ enum Part {
 
 /// The parts of a thread's time; together they are the whole trace.
 pub(super) fn thread_shares(thread: &Thread, trace: &Trace) -> Vec<Share> {
+    let calls = thread
+        .slices
+        .iter()
+        .any(|slice| matches!(slice.did, Did::Call(..)));
     let mut shares: [Share; 9] = [
         ("decide", "deciding where calls run", 0),
         ("call", "planning and queueing", 0),
@@ -170,7 +198,11 @@ pub(super) fn thread_shares(thread: &Thread, trace: &Trace) -> Vec<Share> {
         ("fault", "serving page faults", 0),
         ("start", "bringing devices up", 0),
         ("host-blas", "host BLAS, or the program after it", 0),
-        ("program", "program, in no call", 0),
+        (
+            "program",
+            if calls { "program, in no call" } else { "idle" },
+            0,
+        ),
     ];
     stretches(thread, trace.from, trace.to, |stretch| {
         let mut add = |did: Part, ns: u64| shares[did as usize].2 += ns;

@@ -14,11 +14,16 @@ use crate::trace::model::Trace;
 use crate::trace::tell;
 
 /// The most devices and threads of a chart.
-const MOST: Most = Most { devices: 8, threads: 8 };
+const MOST: Most = Most {
+    devices: 8,
+    threads: 8,
+};
 /// The height of a row, in units of the chart.
 const HIGH: usize = 24;
-/// The least height of a part of a bar; all heights are multiples of it, so that neighbours are often alike.
+/// All heights of parts of a bar are multiples of this, so that neighbours are often alike.
 const STEP: usize = 2;
+/// The least height of a part of a bar.
+const LEAST: usize = 4;
 /// The number of marks of the axis.
 const MARKS: usize = 8;
 
@@ -44,31 +49,34 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
 
 /// A chart; nothing if the trace lacks what is to be shown.
 fn chart(trace: &Trace, choice: Choice) -> Option<Markup> {
-    let chart = Chart::new(trace, choice, WIDTH, MOST).ok().filter(|chart| !chart.rows.is_empty())?;
+    let chart = Chart::new(trace, choice, WIDTH, MOST)
+        .ok()
+        .filter(|chart| !chart.rows.is_empty())?;
     let ticks = ticks(chart.window, chart.origin, MARKS);
-    let kinds = chart.kinds();
+    let mut kinds: Vec<Kind> = chart.kinds().into_iter().map(|(kind, _)| kind).collect();
+    kinds.dedup();
     Some(html! {
         figure.gantt {
             figcaption { (chart.title) }
             @for chart_row in &chart.rows { (row(&chart, chart_row, &ticks)) }
             div.row { span.label {} (axis(&ticks)) span.share {} }
             p.axis-title { "time since " (chart.since) }
-            p.legend {
-                @for (kind, strong) in &kinds {
-                    @if *strong { (entry(class(*kind), kind.name().0)) }
-                    @else { span.pale { (entry(class(*kind), &format!("{}, of others", kind.name().0))) } }
-                }
-            }
+            p.legend { @for kind in &kinds { (entry(class(*kind), kind.name().0)) } }
             @if let Some(omitted) = &chart.omitted { p.note { (omitted) } }
         }
     })
 }
 
 fn row(chart: &Chart, row: &Row, ticks: &[Tick]) -> Markup {
-    let apart = !row.owner.is_empty();
+    let label = if row.lane.is_empty() {
+        row.owner.as_str()
+    } else {
+        row.lane
+    };
     html! {
-        div.row.apart[apart] {
-            span.label { b { (row.owner) } @if !row.lane.is_empty() { span.lane { (row.lane) } } }
+        @if !row.lane.is_empty() && !row.owner.is_empty() { p.owner { (row.owner) } }
+        div.row {
+            span.label { (label) }
             svg viewBox=(format!("0 0 {WIDTH} {HIGH}")) preserveAspectRatio="none" role="img" aria-label=(told(row)) {
                 rect.track width=(WIDTH) height=(HIGH) {}
                 path.grid d=(grid(ticks, HIGH as f64)) {}
@@ -98,10 +106,14 @@ fn told(row: &Row) -> String {
 /// The left edge and the width of a span of time.
 fn place(chart: &Chart, from: u64, to: u64) -> (String, String) {
     let scale = WIDTH as f64 / chart.window.length() as f64;
-    let at = |moment: u64| (moment.saturating_sub(chart.window.from) as f64 * scale).min(WIDTH as f64);
+    let at =
+        |moment: u64| (moment.saturating_sub(chart.window.from) as f64 * scale).min(WIDTH as f64);
     let x = (at(from) * 100.0).floor() / 100.0;
     let width = (at(to) - x).min(WIDTH as f64 - x).max(0.0);
-    (format!("{x:.2}"), format!("{:.2}", (width * 100.0).floor() / 100.0))
+    (
+        format!("{x:.2}"),
+        format!("{:.2}", (width * 100.0).floor() / 100.0),
+    )
 }
 
 /// A rectangle of a bar: its columns, its top and its height.
@@ -119,7 +131,7 @@ fn bars(columns: &[Vec<Part>]) -> Vec<(Kind, bool, String)> {
         let mut top = HIGH;
         for part in parts {
             let steps = (part.share * (HIGH / STEP) as f64).round() as usize;
-            let high = (steps * STEP).max(STEP).min(top);
+            let high = (steps * STEP).max(LEAST).min(top);
             if high == 0 {
                 break;
             }
@@ -127,15 +139,28 @@ fn bars(columns: &[Vec<Part>]) -> Vec<(Kind, bool, String)> {
             let of = &mut pieces[2 * (part.kind as usize) + usize::from(!part.strong)];
             match of.last_mut() {
                 Some(last) if (last.to, last.top, last.high) == (column, top, high) => last.to += 1,
-                _ => of.push(Piece { from: column, to: column + 1, top, high }),
+                _ => of.push(Piece {
+                    from: column,
+                    to: column + 1,
+                    top,
+                    high,
+                }),
             }
         }
     }
-    let kinds = Kind::ALL.into_iter().flat_map(|kind| [(kind, true), (kind, false)]);
+    let kinds = Kind::ALL
+        .into_iter()
+        .flat_map(|kind| [(kind, true), (kind, false)]);
     let with = kinds.zip(pieces).filter(|(_, pieces)| !pieces.is_empty());
     with.map(|((kind, strong), pieces)| {
         let mut rects = Rects::default();
-        for Piece { from, to, top, high } in pieces {
+        for Piece {
+            from,
+            to,
+            top,
+            high,
+        } in pieces
+        {
             rects.add(from as f64, top as f64, (to - from) as f64, high as f64);
         }
         (kind, strong, rects.data())

@@ -36,13 +36,7 @@ impl Hand {
         Hand(trace)
     }
 
-    pub(crate) fn slice(
-        mut self,
-        cause: u64,
-        name: &str,
-        span: (u64, u64),
-        did: Did,
-    ) -> Hand {
+    pub(crate) fn slice(mut self, cause: u64, name: &str, span: (u64, u64), did: Did) -> Hand {
         let name = self.0.names.add(name);
         self.0.threads[0].slices.push(Slice {
             from: span.0 * 1000,
@@ -104,13 +98,7 @@ impl Hand {
         self
     }
 
-    pub(crate) fn kernel(
-        self,
-        seq: u64,
-        cause: u64,
-        queued: u64,
-        span: (u64, u64),
-    ) -> Hand {
+    pub(crate) fn kernel(self, seq: u64, cause: u64, queued: u64, span: (u64, u64)) -> Hand {
         self.op(id(0, KERNEL, seq), What::Kernel, cause, queued, span, &[])
     }
 
