@@ -46,9 +46,12 @@ pub(super) struct Moved {
     pub(super) busy: u64,
 }
 
+/// Beginnings and ends of copies.
+type Spans = Vec<(u64, u64)>;
+
 /// The links that moved something, in both directions.
 pub(super) fn links(trace: &Trace) -> BTreeMap<(End, End), Moved> {
-    let mut links: BTreeMap<(End, End), (Moved, Vec<(u64, u64)>)> = BTreeMap::new();
+    let mut links: BTreeMap<(End, End), (Moved, Spans)> = BTreeMap::new();
     for device in &trace.devices {
         let of = |what| match what {
             What::Upload => Some((End::Host, End::Device(device.id))),
