@@ -26,12 +26,12 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
     Some(html! {
         div.table { table {
             thead { tr {
-                th { "device" } th.n { "memory" } th.n { "calls" } th.n { "tasks" }
+                th.n { "memory" } th.n { "calls" } th.n { "tasks" }
                 th.n { "from the host" } th.n { "to the host" } th.n { "from devices" }
             } }
             tbody { @for (place, device) in report.devices.iter().enumerate() {
+                tr.group { th colspan="6" { "device " (place) " " (device.name) " (" (device.kind) ")" } }
                 tr {
-                    td { (place) " " (device.name) " (" (device.kind) ")" }
                     td.n { (human(device.memory as u64)) }
                     td.n { (count(device.calls)) }
                     td.n { (count(device.tasks)) }

@@ -16,7 +16,7 @@ fn a_page_of_a_report_and_a_trace() {
         "kernels 38.0 us (46 %)",
         "waiting at page faults 10.0 us (10 %)",
         "<td>device 0 → device 1</td>",
-        "0 sim0 (sim)",
+        "device 0 sim0 (sim)",
         "from the host: 5.0 GB/s",
         "in virtual time: kernels 2.00 us",
         "allocate each matrix as one block",
