@@ -75,7 +75,7 @@ fn row(chart: &Chart, row: &Row, ticks: &[Tick]) -> Markup {
     };
     html! {
         @if !row.lane.is_empty() && !row.owner.is_empty() { p.owner { (row.owner) } }
-        div.row {
+        div.row.thread[row.lane.is_empty()] {
             span.label { (label) }
             svg viewBox=(format!("0 0 {WIDTH} {HIGH}")) preserveAspectRatio="none" role="img" aria-label=(told(row)) {
                 rect.track width=(WIDTH) height=(HIGH) {}
