@@ -10,11 +10,11 @@ mod devices;
 mod gaps;
 mod given;
 mod links;
+mod moved;
 mod numbers;
 mod overview;
 mod predictions;
 mod reasons;
-mod residency;
 mod svg;
 mod text;
 mod time;
@@ -38,7 +38,7 @@ const SECTIONS: &[Section] = &[
     ("overview", "What happened", overview::section),
     ("time", "Where the time went", time::section),
     ("timeline", "Timeline", timeline::section),
-    ("residency", "Residency over time", residency::section),
+    ("moved", "Copied and evicted over time", moved::section),
     ("links", "Links and lanes", links::section),
     ("devices", "Devices", devices::section),
     ("reasons", "Why calls were not offloaded", reasons::section),

@@ -47,8 +47,3 @@ pub(super) fn line(points: &[(f64, f64)]) -> String {
     }
     data
 }
-
-/// The data of a path for the area below a line from the left edge to the right edge of a chart of this height.
-pub(super) fn area(line: &str, height: f64) -> String {
-    format!("{line}V{}H0z", short(height))
-}

@@ -2,8 +2,7 @@
 
 use super::{report, trace};
 use crate::html::links::{End, Moved, links};
-use crate::html::page;
-use crate::html::residency::sums;
+use crate::html::moved::sums;
 use crate::html::tests::given;
 use crate::html::text::{count, percent, printable};
 use crate::html::time::{Share, device_shares, thread_shares};
@@ -52,7 +51,7 @@ fn the_time_of_a_thread_adds_up() {
 }
 
 #[test]
-fn residency_is_the_sum_up_to_each_moment() {
+fn what_was_moved_is_the_sum_up_to_each_moment() {
     let mut trace = trace();
     trace.devices[0].lanes[0].untimed.push((What::Upload, 77));
     let sums = sums(&trace, &trace.devices[0], 10);
@@ -62,18 +61,7 @@ fn residency_is_the_sum_up_to_each_moment() {
     assert_eq!(sums.from_peers, zeros(11));
     assert_eq!(sums.written_back, then(9, MIB));
     assert_eq!(sums.evicted, then(3, MIB / 2));
-    let left = sums.left.expect("never less was copied than evicted");
-    assert_eq!(left[1..4], [0, MIB, MIB / 2]);
     assert_eq!(sums.untimed, 77);
-}
-
-#[test]
-fn what_a_device_holds_is_not_told_if_it_evicts_more_than_was_copied() {
-    let mut trace = trace();
-    trace.devices[0].evictions.push((26_000, MIB));
-    assert_eq!(sums(&trace, &trace.devices[0], 10).left, None);
-    let page = page(&given(None, [trace]));
-    assert!(page.contains("There is no area"), "{page}");
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! Residency over time: what has been copied to and from each device, and what was evicted, up to each moment.
+//! What has been copied to and from each device, and what was evicted, up to each moment.
 //!
-//! A trace has no event for memory that is freed with the program's matrices, nor for results that take memory without a copy.
-//! So the page does not say how much of a device's memory is in use, but sums that the trace has exactly.
+//! From these sums does not follow how many bytes a device holds. A trace has no event for memory that is freed with a matrix,
+//! nor for results that take memory without a copy; and bytes that the CPU changed are copied in again, to where they were. So
+//! the page has the sums, which are exact, and not their difference, which would be neither.
 
 use maud::{Markup, html};
 
 use super::charts::{axis, each, entry, grid};
 use super::given::{Given, Traced};
-use super::svg::{WIDTH, area, line};
+use super::svg::{WIDTH, line};
 use super::text::counted;
 use crate::trace::gantt::axis::{Tick, ticks};
 use crate::trace::gantt::window::Window;
@@ -28,8 +29,6 @@ pub(super) struct Sums {
     pub(super) from_peers: Vec<u64>,
     pub(super) written_back: Vec<u64>,
     pub(super) evicted: Vec<u64>,
-    /// What was copied in less what was evicted; nothing if that was more at any moment.
-    pub(super) left: Option<Vec<u64>>,
     /// The bytes of copies to and from the device that have no times, and are in none of the sums.
     pub(super) untimed: u64,
 }
@@ -44,10 +43,9 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
         (!charts.is_empty()).then(|| {
             html! {
                 p.note {
-                    "Bytes up to each moment; a copy counts when it ends. The area, what was copied in less what was evicted, is as near \
-                     as a trace comes to the bytes of matrices that the device holds. It is not the device memory in use: bytes that \
-                     are copied in again after the CPU changed them count again, memory that is freed with a matrix stays counted, \
-                     and results that only kernels wrote are not added, but subtracted if they are evicted."
+                    "Bytes up to each moment; a copy counts when it ends, an eviction when its device memory is taken for other \
+                     bytes. How many bytes a device holds does not follow: a trace does not have memory that is freed with a \
+                     matrix, nor results that only a kernel wrote, and bytes that the CPU changed are copied in again."
                 }
                 @for chart in charts { (chart) }
             }
@@ -95,15 +93,6 @@ pub(super) fn sums(trace: &Trace, device: &Device, bins: usize) -> Sums {
             *value = sum;
         }
     }
-    let copied = sums
-        .uploaded
-        .iter()
-        .zip(&sums.from_peers)
-        .map(|(a, b)| a.saturating_add(*b));
-    let left = copied
-        .zip(&sums.evicted)
-        .map(|(copied, evicted)| copied.checked_sub(*evicted));
-    sums.left = left.collect();
     let untimed = device.lanes.iter().flat_map(|lane| &lane.untimed);
     let copies = untimed.filter(|(what, _)| !matches!(what, What::Kernel | What::Within));
     sums.untimed = copies.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
@@ -138,7 +127,6 @@ fn chart(trace: &Trace, device: &Device) -> Option<Markup> {
         .take_while(|mark| height(*mark, top) > HIGH / 16.0)
         .collect();
     let time: Vec<Tick> = ticks(Window::new(trace.from, trace.to), trace.from, MARKS);
-    let left = sums.left.as_deref();
     Some(html! {
         figure.plot {
             figcaption { "device " (device.id) " " (device.name) }
@@ -147,9 +135,6 @@ fn chart(trace: &Trace, device: &Device) -> Option<Markup> {
                     rect.track width=(WIDTH) height=(HIGH) {}
                     path.grid d=(grid(&time, HIGH)) {}
                     @for mark in &marks { path.grid d=(format!("M0 {:.2}H{WIDTH}", height(*mark, top))) {} }
-                    @if let Some(left) = left {
-                        path.left d=(area(&points(left), HIGH)) { title { "copied in less evicted" } }
-                    }
                     @for (class, what, of, _) in &lines { path.line.(class) d=(points(of)) { title { (what) } } }
                 }
                 @for mark in &marks {
@@ -160,22 +145,11 @@ fn chart(trace: &Trace, device: &Device) -> Option<Markup> {
             p.axis-title { "time since the trace began" }
             p.legend {
                 @for (class, what, _, last) in &lines { (entry(class, &format!("{what} {}", human(*last)))) }
-                @if let Some(last) = left.and_then(|left| left.last()) {
-                    (entry("left", &format!("copied in less evicted {}", human(*last))))
-                }
             }
             @if sums.untimed > 0 {
                 p.note { "Not in the chart: " (human(sums.untimed)) " of copies whose times are not in the trace." }
             }
-            @if !device.evictions.is_empty() {
-                p.note {
-                    (counted(device.evictions.len() as u64, "eviction")) "."
-                    @if left.is_none() {
-                        " There is no area: device memory was evicted that had not been filled by copies, as that of results, and so what \
-                         the device holds does not follow from the trace."
-                    }
-                }
-            }
+            @if !device.evictions.is_empty() { p.note { (counted(device.evictions.len() as u64, "eviction")) "." } }
         }
     })
 }
