@@ -76,14 +76,6 @@ fn variant(class: &str) -> String {
     format!("{kind}(Routine::{routine})")
 }
 
-impl<'a> Row<'a> {
-    /// The key under which calls are counted: calls under all names of one operation on one type are counted together.
-    fn counted_as(&self) -> (&'a str, &'a str) {
-        let operation = self.class.trim_end_matches("_sub");
-        (operation.trim_end_matches("_strided"), self.dtype)
-    }
-}
-
 fn main() {
     println!("cargo:rerun-if-changed=symbols.txt");
     println!("cargo:rerun-if-changed=syscalls.txt");
@@ -98,23 +90,9 @@ fn main() {
     let text = fs::read_to_string("symbols.txt").expect("symbols.txt is readable");
     let rows = parse(&text);
     let (mut table, mut stubs) = (String::new(), String::new());
-    let mut counters: Vec<&str> = Vec::new();
     let mut index = 0usize;
     for row in &rows {
         let jump = row.class == "jump";
-        let counter = if jump {
-            0
-        } else {
-            // The counter has the name of the first row with this key.
-            let first = rows
-                .iter()
-                .find(|first| first.counted_as() == row.counted_as());
-            let name = first.map_or(row.routine, |first| first.routine);
-            counters.iter().position(|c| *c == name).unwrap_or_else(|| {
-                counters.push(name);
-                counters.len() - 1
-            })
-        };
         let dtype = if row.dtype == "-" {
             "D".to_owned()
         } else {
@@ -132,7 +110,7 @@ fn main() {
             writeln!(
                 table,
                 "Symbol {{ name: c\"{name}\", routine: \"{}\", class: Class::{class}, dtype: Dtype::{dtype}, \
-                 spelling: Spelling::{spelling}, counter: {counter}, may_be_missing: {may_be_missing} }},",
+                 spelling: Spelling::{spelling}, may_be_missing: {may_be_missing} }},",
                 row.routine,
             )
             .expect("a string grows");
@@ -151,10 +129,7 @@ fn main() {
     let generated = format!(
         "/// Number of exported symbols.\npub(crate) const COUNT: usize = {index};\n\
          /// All exported symbols; a stub knows its own index.\n\
-         pub(crate) static SYMBOLS: [Symbol; COUNT] = [\n{table}];\n\
-         /// The routines that can be offloaded, by plain name.\n\
-         pub(crate) const COUNTED: [&str; {}] = {counters:?};\n",
-        counters.len()
+         pub(crate) static SYMBOLS: [Symbol; COUNT] = [\n{table}];\n"
     );
     let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&out).join("symbols.rs"), generated).expect("OUT_DIR is writable");

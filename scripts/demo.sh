@@ -27,7 +27,7 @@ for client in "jacobi 4096 100" "cg 4096" "cg_f 4096"; do
         tee "$dir/$program.semcache"
     cmp "$dir/$program.plain" "$dir/$program.semcache" || fail "$program: the answers differ"
     sum "$dir/$program.json" calls.dgemv.offloaded >/dev/null || fail "$program: nothing was offloaded"
-    read -r moved per_call < <(sum --print moved --print per_call "$dir/$program.json")
+    read -r moved per_call < <("$COMMAND" report --print moved --print per_call "$dir/$program.json")
     rows+=("$program $moved $per_call")
 done
 

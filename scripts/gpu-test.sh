@@ -76,7 +76,7 @@ for line in sys.stdin:
     cp -L "${REFERENCE}64"/x* "${REFERENCE}64"/*.in "${REFERENCE}64"/?in[23] "${REFERENCE}64/libblas64.so.3" "$dir/reference64/"
     cp -L "${REFERENCE%/*}"/lapack/{xlintstd,xlintstds,xlintstrfd,xeigtstd,liblapack.so.3,*.in} "$dir/lapack/"
     for program in "$dir"/bin/* "$dir"/lapack/[lx]* "$dir"/reference*/[lx]* "$dir"/clients/netlib_suffixed/*/* "$dir"/lib/*.so "$dir"/lib/*.so.[0-9] "$dir"/clients/*/*; do strip "$program" 2>/dev/null || true; done
-    cp -r "$ROOT/scripts/clients" "$ROOT/scripts/setting.sh" "$ROOT/scripts/report_sum.py" "$dir/scripts/"
+    cp -r "$ROOT/scripts/clients" "$ROOT/scripts/setting.sh" "$dir/scripts/"
     cp "$ROOT/examples/legacy/power.py" "$dir/examples/legacy/"
     cp "$ROOT/tests/edge/dumps.py" "$dir/tests/edge/"
     cp "$ROOT/scripts/gpu-test.sh" "$dir/"
@@ -100,7 +100,7 @@ unchanged() {
     echo "status $status" >>ours.out
     cmp plain.out ours.out || fail "$name: $(tail -3 ours.out ours.stderr)"
     [ "$(grep -c 'semcache' ours.stderr)" -le "$lines" ] || fail "$name: $(cat ours.stderr)"
-    say "$name: as plain; $(python3 "$ROOT/scripts/report_sum.py" --print offloaded --print host --print fallbacks report.json) offloaded, host, fallbacks; said: $(grep -m1 semcache ours.stderr || echo nothing)"
+    say "$name: as plain; $("$COMMAND" report --print offloaded --print host --print fallbacks report.json) offloaded, host, fallbacks; said: $(grep -m1 semcache ours.stderr || echo nothing)"
 }
 
 part_refusals() {
@@ -108,7 +108,7 @@ part_refusals() {
     cd "$(fresh refusals)"
     export OPENBLAS_NUM_THREADS=1
     unchanged "nothing refused" 0 -- "$clients/edge/fixed"
-    python3 "$ROOT/scripts/report_sum.py" report.json offloaded
+    "$COMMAND" report report.json --assert offloaded
     unchanged "no GPU visible" 1 CUDA_VISIBLE_DEVICES=-1 -- "$clients/edge/fixed"
     for name in libcuda.so.1 libcublas.so.13; do
         mkdir -p "decoy.$name"
@@ -151,7 +151,7 @@ part_sanitizer() {
             "LD_PRELOAD=$LIBRARY" "$PREBUILT/clients/stress/stress" $seed >ours.out 2>ours.stderr ||
             fail "seed $seed: status $?: $(tail -5 ours.stderr) $(tail -40 sanitizer.log)"
         cmp plain.out ours.out || fail "seed $seed: other numbers than plain"
-        python3 "$ROOT/scripts/report_sum.py" report.json offloaded
+        "$COMMAND" report report.json --assert offloaded
         grep -h 'ERROR SUMMARY' sanitizer.log | sort | uniq -c
         grep -q 'ERROR SUMMARY: 0 errors' sanitizer.log || fail "seed $seed: $(tail -40 sanitizer.log)"
     done

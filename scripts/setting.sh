@@ -66,7 +66,7 @@ WITHIN=(timeout --foreground -s ABRT "$HANG")
 # The suites set all of these themselves; what the user has set must not leak in.
 unset SEMCACHE_DEVICES SEMCACHE_SIM SEMCACHE_MEMORY SEMCACHE_OFFLOAD SEMCACHE_DISABLE SEMCACHE_TILE SEMCACHE_GATE \
     SEMCACHE_PANEL SEMCACHE_OWN SEMCACHE_HOST_BLAS SEMCACHE_RANKS SEMCACHE_PEERS SEMCACHE_PIN SEMCACHE_RATES \
-    SEMCACHE_REPORT SEMCACHE_TRACE SEMCACHE_HOST_SHARE SEMCACHE_TRACE_LIMIT SEMCACHE_LOG SEMCACHE_MAIN_PID \
+    SEMCACHE_REPORT SEMCACHE_TRACE SEMCACHE_HOST_SHARE SEMCACHE_TRACE_LIMIT SEMCACHE_LOG SEMCACHE_MAIN_PID SEMCACHE_COUNTERS \
     SEMCACHE_JOINS SEMCACHE_WINDOW SEMCACHE_SCHEDULER
 
 say() { printf '== %s\n' "$*"; }
@@ -212,12 +212,16 @@ preloaded() {
     env "${variables[@]}" "SEMCACHE_REPORT=$reports/%p.json" "LD_PRELOAD=$LIBRARY" "$@"
 }
 
-# sum REPORTS ASSERTION...: see report_sum.py. In the default setting the assertions are dropped.
+# sum REPORTS ASSERTION...: prints some sums of a report or a folder of them, and checks the assertions (semcache report --assert).
+# In the default setting the assertions are dropped.
 sum() {
     local assertion assertions=()
-    if [ "${SETTING:-hard}" != hard ] && [ "$1" != --print ]; then set -- "$1"; fi
+    if [ "${SETTING:-hard}" != hard ]; then set -- "$1"; fi
     for assertion in "${@:2}"; do
-        [[ ${GATE:-} == eager && $assertion == @(cache.closes|faults*) ]] || assertions+=("$assertion")
+        [[ ${GATE:-} == eager && $assertion == @(cache.closes|faults*) ]] || assertions+=("--assert=$assertion")
     done
-    python3 "$ROOT/scripts/report_sum.py" "$1" "${assertions[@]}"
+    local keys=(counted offloaded host faults faults.false_sharing cache.closes cache.evictions moved bytes.p2p bytes.saved fallbacks)
+    printf '  counted, offloaded, host, faults, false sharing, closes, evictions, moved, p2p, saved, fallbacks: %s\n' \
+        "$("$COMMAND" report "${keys[@]/#/--print=}" "$1")"
+    [ "${#assertions[@]}" = 0 ] || "$COMMAND" report "$1" "${assertions[@]}"
 }

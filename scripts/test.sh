@@ -34,6 +34,12 @@ cargo_test() { cargo test --workspace --exclude semcache-api --locked -q; }
 api() { cargo test -p semcache-api --locked -q --lib --test table --test absent; }
 api_features() { cargo test -p semcache-api --all-features --locked -q; }
 loom() { RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom; }
+# What the command prints as JSON against its schemas.
+schemas() {
+    local features=(-p semcache-cli --features schemas --test schema --locked -q)
+    cargo clippy "${features[@]}" -- -D warnings
+    cargo test "${features[@]}"
+}
 # Write-tracking against crate userfaultfd, whose bindings need libclang. With the features of the workspace, so that nothing of
 # it is built again.
 oracle_userfaultfd() {
@@ -59,6 +65,7 @@ step 390 cargo_test
 [ $# = 0 ] && step 10 api || step 240 api_features
 [ $# = 0 ] || step 30 loom
 [ $# = 0 ] || step 15 oracle_userfaultfd
+[ $# = 0 ] || step 60 schemas
 [ $# = 0 ] && step 5 build || step 95 build
 step 1 host_blas
 

@@ -5,13 +5,13 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use semcache::base::counters::{MAX_ROUTINES, PAGE, PASSED};
 use semcache::blas::batch::{Batch, Batched};
 use semcache::blas::checks::{Group, check};
 use semcache::blas::local::compute;
 use semcache::blas::{Call, Outcome};
 
 use crate::core::Facts;
-use crate::counts;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
@@ -25,10 +25,13 @@ extern "C" fn semcache_test_builtin_calls() -> u64 {
 /// programs read the number.
 #[unsafe(no_mangle)]
 extern "C" fn semcache_test_host_calls(reason: i32) -> u64 {
-    let why = usize::try_from(reason).map(|r| counts::REASONS[r % counts::REASONS.len()]);
-    let all = counts::all().into_iter();
-    all.filter(|(_, reason, _)| why == Ok(*reason))
-        .map(|(_, _, calls)| calls)
+    let Ok(reason) = usize::try_from(reason) else {
+        return 0;
+    };
+    let why = PASSED[reason % PASSED.len()];
+    let routines = 0..MAX_ROUTINES;
+    routines
+        .map(|routine| PAGE.calls.sum_passed(routine, why))
         .sum()
 }
 

@@ -1,83 +1,63 @@
-//! Counters of BLAS calls that the shim passes to the host BLAS without asking the runtime.
-//!
-//! A counter that all threads share costs more than a small call. Each thread owns a slot of counters; when all slots
-//! are taken, further threads share the last slot and add atomically. A slot is not reused after its thread has ended,
-//! so that the sums keep what the thread counted.
+//! Counters of BLAS calls that the shim passes to the host BLAS without asking the runtime: which of the process's counters
+//! ([`Passed`]) a thread counts in.
 
 #![expect(
     unsafe_code,
-    reason = "a thread finds its slot through a pointer in its thread-local block"
+    reason = "a thread finds its counters through a pointer in its thread-local block"
 )]
 
-mod slot;
-
 use core::ptr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use semcache::base::counters::WhyHost;
+use semcache::base::Routine;
+use semcache::base::counters::{OWNED, PAGE, Passed, WhyHost};
+use semcache::blas::names;
 
-use crate::symbols::COUNTED;
-use crate::thread::State;
-pub(crate) use slot::{REASONS, Slot, place, small_offset};
+use crate::symbols::{Class, Symbol};
+use crate::thread::{self, State};
 
-const OWNED: usize = 64;
-static SLOTS: [Slot; OWNED + 1] =
-    [const { Slot([const { [const { AtomicU64::new(0) }; REASONS.len()] }; COUNTED.len()]) };
-        OWNED + 1];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives the calling thread a slot of its own, as long as slots are left.
+/// The index of a symbol's routine in the tables of counters: calls under all names of one operation on one type are counted
+/// together. That of the first routine for a symbol whose calls are not counted ([`Class::Jump`]).
+pub(crate) fn index(symbol: &Symbol) -> usize {
+    let routine = match symbol.class {
+        Class::Jump => Routine::ALL[0],
+        Class::Strided => Routine::GemmBatch,
+        Class::Call(routine) | Class::Sub(routine) => routine,
+    };
+    names::index(routine, symbol.dtype)
+}
+
+/// Before a thread's first count, and before each count of a thread that has no counters of its own: the process counts where
+/// its launcher finds it, and the thread gets counters of its own as long as there are some.
 #[cold]
-fn take(thread: &State) -> Option<&'static Slot> {
-    // The number of taken slots stops at the limit, so that it cannot wrap.
-    let index = TAKEN
-        .fetch_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1))
-        .ok()?;
-    let slot = &SLOTS[index];
-    thread.slot.set(ptr::from_ref(slot));
-    Some(slot)
-}
-
-/// Counts one call of a routine.
-pub(crate) fn count(thread: &State, counter: u8, reason: WhyHost) {
-    if count_owned(thread, counter, reason) {
-        return;
-    }
-    match take(thread) {
-        Some(_) => {
-            count_owned(thread, counter, reason);
-        }
-        None => {
-            SLOTS[OWNED].0[usize::from(counter)][place(reason)].fetch_add(1, Relaxed);
-        }
+pub(crate) fn begin(thread: &State) {
+    semcache::runtime::counted::join();
+    // The number of taken counters stops at the limit, so that it cannot wrap.
+    let index = TAKEN.fetch_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1));
+    if let Ok(index) = index {
+        thread.slot.set(ptr::from_ref(&PAGE.calls.passed()[index]));
     }
 }
 
-/// Counts one call if the calling thread has a slot of its own.
-fn count_owned(thread: &State, counter: u8, reason: WhyHost) -> bool {
-    // SAFETY: null, or set by `take` to an element of `SLOTS` that no other thread writes.
-    let cell = unsafe { thread.slot.get().as_ref() }
-        .and_then(|slot| slot.0.get(usize::from(counter)))
-        .map(|cells| &cells[place(reason)]);
-    if let Some(cell) = cell {
-        cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
+/// In the child of a fork, whose counters are zero: its thread counts anew.
+pub(crate) fn child() {
+    TAKEN.store(0, Relaxed);
+    thread::state().slot.set(ptr::null());
+}
+
+/// Counts one call of a symbol's routine.
+pub(crate) fn count(thread: &State, symbol: &Symbol, reason: WhyHost) {
+    let index = index(symbol);
+    // SAFETY: null, or set by `begin` to counters in a static that no other thread writes.
+    match unsafe { thread.slot.get().as_ref() } {
+        Some(own) => own.count_alone(index, reason),
+        None => PAGE.calls.passed()[OWNED].count(index, reason),
     }
-    cell.is_some()
 }
 
-fn sum(routine: usize, reason: WhyHost) -> u64 {
-    SLOTS
-        .iter()
-        .map(|slot| slot.0[routine][place(reason)].load(Relaxed))
-        .sum()
-}
-
-/// The numbers of calls that the shim passed to the host BLAS, by routine and reason; only numbers above zero.
-#[must_use]
-pub fn all() -> Vec<(String, WhyHost, u64)> {
-    let routines = COUNTED.iter().enumerate();
-    routines
-        .flat_map(|(index, name)| REASONS.map(|why| ((*name).to_owned(), why, sum(index, why))))
-        .filter(|(_, _, calls)| *calls > 0)
-        .collect()
+/// The offset of the counter of a symbol's small calls in a thread's [`Passed`], to which the stubs add.
+pub(crate) fn small_offset(symbol: &Symbol) -> u32 {
+    Passed::small_offset(index(symbol)) as u32
 }

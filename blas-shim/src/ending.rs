@@ -25,7 +25,7 @@ extern "C" fn ending() {
     let _ = semcache_fault::cancel::disabled();
     // A panic must not cross into the dynamic linker; if the report fails, the process ends as it would have without
     // it.
-    let _ = std::panic::catch_unwind(|| semcache::runtime::exit::write_report(&counts::all()));
+    let _ = std::panic::catch_unwind(|| semcache::runtime::exit::write_report());
 }
 
 #[used]
@@ -34,24 +34,29 @@ extern "C" fn ending() {
 static BEGINNING: extern "C" fn() = beginning;
 
 /// Registers the fork handlers, and what is done before a driver's libraries are loaded. If reports are asked for, the
-/// first process that is preloaded also puts its id into the environment, which all processes that it starts inherit.
-/// Nothing else happens before the first BLAS call.
+/// first process that is preloaded also puts its id, and where the processes that it starts are to count, into the environment,
+/// which they inherit. Nothing else happens before the first BLAS call.
 extern "C" fn beginning() {
     semcache::runtime::fork::watch();
     semcache::runtime::start::ahead_of_libraries(crate::resolve::bind_ahead);
     crate::resolve::cores();
     semcache::process::background::on_change(crate::resolve::leave_cores);
-    // SAFETY: C strings; no other thread exists yet that could change the environment.
-    let set = |name: &CStr| unsafe { !libc::getenv(name.as_ptr()).is_null() };
-    if !set(c"SEMCACHE_REPORT") && !set(c"SEMCACHE_TRACE") {
-        return;
-    }
-    let Ok(name) = CString::new(config::MAIN_PID) else {
-        return;
+    semcache::runtime::counted::in_child(counts::child);
+    // SAFETY: a C string; no other thread exists yet that could change the environment.
+    let has = |name: &CStr| unsafe { !libc::getenv(name.as_ptr()).is_null() };
+    // SAFETY: C strings, which are copied; no other thread exists yet. `setenv` does not overwrite: a process that inherited an
+    // earlier process's value keeps that value.
+    let put = |name: &CStr, value: &CStr| unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 0) };
+    let put = |name: &str, value: String| {
+        if let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) {
+            put(&name, &value);
+        }
     };
-    if let Ok(pid) = CString::new(std::process::id().to_string()) {
-        // SAFETY: C strings, which are copied; no other thread exists yet. `setenv` does not overwrite: a process that
-        // inherited an earlier process's id keeps that id.
-        unsafe { libc::setenv(name.as_ptr(), pid.as_ptr(), 0) };
+    let report = has(c"SEMCACHE_REPORT");
+    if report || has(c"SEMCACHE_TRACE") {
+        put(config::MAIN_PID, std::process::id().to_string());
+    }
+    if report && let Some(counters) = semcache::runtime::counted::begin() {
+        put(config::COUNTERS, counters);
     }
 }

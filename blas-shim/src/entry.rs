@@ -51,11 +51,14 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
         return give_up(frame, symbol);
     };
     let thread = thread::state();
+    if thread.slot.get().is_null() {
+        counts::begin(thread);
+    }
     let sp = frame.entry_sp();
     if binding.barred == Barred::No {
         if binding.inside && thread.inside_forwarded(sp) {
             // `thread.forwarded` is not called here: the outer call stays the one that the thread's state holds.
-            counts::count(thread, symbol.counter, WhyHost::Nested);
+            counts::count(thread, symbol, WhyHost::Nested);
             return host(frame, symbol, binding);
         }
         let hidden = binding.returns == Returns::Hidden;
@@ -64,17 +67,17 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
             && !binding.target.is_null()
             && runtime::has_floor();
         if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol)) {
-            counts::count(thread, symbol.counter, WhyHost::Small);
+            counts::count(thread, symbol, WhyHost::Small);
         } else {
             match runtime::caught(|| offload(frame, symbol, binding, small)) {
                 Some(None) => return ptr::null(),
-                Some(Some(Some(reason))) => counts::count(thread, symbol.counter, reason),
+                Some(Some(Some(reason))) => counts::count(thread, symbol, reason),
                 // The runtime has counted the call, or has panicked before it changed any result.
                 Some(Some(None)) | None => {}
             }
         }
     } else if let Some(reason) = reason(binding.barred) {
-        counts::count(thread, symbol.counter, reason);
+        counts::count(thread, symbol, reason);
     }
     thread.forwarded(sp, site);
     host(frame, symbol, binding)

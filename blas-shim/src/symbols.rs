@@ -154,8 +154,6 @@ pub(crate) struct Symbol {
     pub(crate) dtype: Dtype,
     /// Which of the routine's names this is.
     pub(crate) spelling: Spelling,
-    /// Index into [`COUNTED`], the routine's counters; meaningless for [`Class::Jump`].
-    pub(crate) counter: u8,
     /// Whether some BLAS in common use lacks the routine.
     pub(crate) may_be_missing: bool,
 }

@@ -13,7 +13,7 @@
 use core::arch::{asm, global_asm};
 use core::cell::Cell;
 
-use crate::counts::Slot;
+use semcache::base::counters::Passed;
 
 global_asm!(
     ".pushsection .tbss.semcache_blas_thread, \"awT\", @nobits",
@@ -36,7 +36,7 @@ pub(crate) struct State {
     /// Return address of that call. The call is still running as long as the stack holds this address there.
     pub(crate) forwarded_site: Cell<usize>,
     /// The thread's counters; null before the first count.
-    pub(crate) slot: Cell<*const Slot>,
+    pub(crate) slot: Cell<*const Passed>,
     /// Not zero while this thread probes a library's calling conventions.
     pub(crate) probing: Cell<usize>,
 }

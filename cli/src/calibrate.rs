@@ -28,6 +28,7 @@ use semcache::base::config::{Config, DEVICES};
 use semcache::blas::offload_policy;
 use semcache::model::rates_file::{file_name, gpus};
 use semcache::runtime::rates::processor;
+use semcache::topology::check_devices;
 
 use file::About;
 use host::HostBlas;
@@ -65,17 +66,10 @@ pub(crate) fn configuration(devices: Option<&str>) -> Result<Config, String> {
         Some(devices) if name == DEVICES => Some(devices.to_owned()),
         _ => std::env::var(name).ok(),
     };
+    check_devices(&lookup(DEVICES).unwrap_or_default())
+        .map_err(|why| format!("{DEVICES}={why}"))?;
     let page = usize::try_from(procfs::page_size()).unwrap_or(1);
-    let (config, warnings) = Config::parse(&lookup, page);
-    let about_devices = |line: &&String| line.contains(DEVICES);
-    match warnings.iter().find(about_devices) {
-        // The line goes on with the default, which is not used here.
-        Some(line) => {
-            let line = line.trim_start_matches("semcache: ");
-            Err(line.split("; using").next().unwrap_or(line).to_owned())
-        }
-        None => Ok(config),
-    }
+    Ok(Config::parse(&lookup, page).0)
 }
 
 /// The number of cores that this process may use, and that of threads of the host BLAS.

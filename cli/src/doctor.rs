@@ -20,23 +20,46 @@ use semcache::base::config::{CudaSet, Memory};
 use semcache::base::{DeviceId, Link};
 use semcache::device::api::Backend;
 use semcache::device::cuda::{self, CudaError, CudaMachine};
-use semcache::runtime::report::human;
+use semcache::runtime::report::table::human;
+use serde::Serialize;
 
 use crate::calibrate::hooks;
 use crate::library;
+use crate::output::{Output, VERSION};
 use finding::{Finding, find_library, ok, warn};
 
 pub(crate) use check::{Library, check};
 pub(crate) use host::{CHECK, library as host_library};
 
+/// All that was found.
+#[derive(Serialize)]
+struct Examination {
+    version: u32,
+    /// Whether semcache can work at all on this machine.
+    works: bool,
+    findings: Vec<Finding>,
+}
+
 /// Prints all findings; the exit status is 1 if semcache cannot work at all on this machine.
-pub(crate) fn doctor() -> ExitCode {
+pub(crate) fn doctor(output: &Output) -> Result<ExitCode, String> {
+    let examination = examine();
+    output.print(&examination, |found| {
+        table(&found.findings).trim_fmt() + "\n"
+    })?;
+    Ok(if examination.works {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn examine() -> Examination {
     let library = match library::find() {
         Ok(path) => ok("library", path.display().to_string()),
         Err(error) => warn("library", error, "build it: cargo build --release"),
     };
     let memory = proc_mem();
-    let vital = library.ok && memory.ok;
+    let works = library.ok && memory.ok;
     let mut findings = vec![library, memory, driver(), gpus()];
     findings.extend(machine());
     findings.extend(host::blas());
@@ -47,11 +70,10 @@ pub(crate) fn doctor() -> ExitCode {
         map_count(),
         memlock(),
     ]);
-    println!("{}", table(&findings).trim_fmt());
-    if vital {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    Examination {
+        version: VERSION,
+        works,
+        findings,
     }
 }
 
@@ -61,8 +83,8 @@ fn table(findings: &[Finding]) -> Table {
     table.load_preset(NOTHING);
     for f in findings {
         table.add_row([if f.ok { "ok" } else { "warn" }, &f.what, &f.found]);
-        if !f.ok {
-            table.add_row(["", "", &format!("-> {}", f.advice)]);
+        if let Some(advice) = &f.advice {
+            table.add_row(["", "", &format!("-> {advice}")]);
         }
     }
     for column in table.column_iter_mut() {

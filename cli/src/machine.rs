@@ -14,8 +14,10 @@ use semcache::model::first::{self, Gpu};
 use semcache::model::rates::{HostRates, Rates};
 use semcache::model::rates_file::{Given, file_name, gpus, listed};
 use semcache::runtime::rates;
+use serde::Serialize;
 
 use crate::calibrate::{configuration, cores_and_threads, hooks};
+use crate::output::{Output, VERSION};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
@@ -25,6 +27,33 @@ pub(crate) struct Options {
     /// A file of rates, to show what it would give
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// All that is shown.
+#[derive(Serialize)]
+struct Shown {
+    version: u32,
+    /// A line about the devices.
+    devices: String,
+    /// A line about the file of rates, if there is something to say.
+    file: Option<String>,
+    figures: Vec<Figure>,
+}
+
+/// One of the rates.
+#[derive(Serialize)]
+struct Figure {
+    /// Its key in a file of rates.
+    key: &'static str,
+    /// Of GPUs of several models, the number of the one that it holds for, from 1.
+    model: Option<usize>,
+    values: Vec<f64>,
+    /// `None`: a plain number.
+    unit: Option<&'static str>,
+    /// Where it comes from.
+    source: String,
 }
 
 /// The GPUs of this machine: their names, and what is known of them.
@@ -48,20 +77,30 @@ pub(crate) fn machine(options: &Options) -> Result<ExitCode, String> {
     let config = configuration(options.devices.as_deref())?;
     let (_, threads) = cores_and_threads();
     let host = offload_policy::host_rates(threads);
-    let (gpus_here, about) = find(&config);
-    println!("{about}");
-    let (file, told) = match &options.file {
+    let (gpus_here, devices) = find(&config);
+    let (file, about_file) = match &options.file {
         Some(path) => {
             let path = path.display().to_string();
             (Some(named(&path)?), None)
         }
         None => in_use(&config, &gpus_here),
     };
-    if let Some(told) = told {
-        println!("{told}");
-    }
     let stages = stages(&config, &gpus_here, host, threads, file.as_ref());
-    print!("{}", table(&stages, file.as_ref()));
+    let shown = Shown {
+        version: VERSION,
+        devices,
+        file: about_file,
+        figures: figures(&stages, file.as_ref()),
+    };
+    options.output.print(&shown, |shown| {
+        let about = [Some(&shown.devices), shown.file.as_ref()];
+        let about: String = about
+            .into_iter()
+            .flatten()
+            .map(|line| format!("{line}\n"))
+            .collect();
+        about + &table(&shown.figures)
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -257,27 +296,41 @@ fn origin(stages: &[Stage], file: Option<&File>, kind: usize, at: usize, path: &
     })
 }
 
-/// A row for each figure; for GPUs of several models, those of devices once for each.
-fn table(stages: &[Stage], file: Option<&File>) -> String {
-    let mut table = Table::new();
-    table.load_preset(NOTHING);
+/// Every figure; for GPUs of several models, those of devices once for each.
+fn figures(stages: &[Stage], file: Option<&File>) -> Vec<Figure> {
+    let mut figures = Vec::new();
     let Some(last) = stages.last() else {
-        return String::new();
+        return figures;
     };
     let kinds = last.rates.kinds.each().len();
     for kind in 0..kinds {
-        for (at, (path, values)) in listed(&last.rates, kind).into_iter().enumerate() {
-            let of_device = path.starts_with("device.");
+        for (at, (key, values)) in listed(&last.rates, kind).into_iter().enumerate() {
+            let of_device = key.starts_with("device.");
             if kind > 0 && !of_device {
                 continue;
             }
-            let name = match (of_device, kinds) {
-                (true, 2..) => format!("{path} (model {})", kind + 1),
-                _ => path.to_owned(),
-            };
-            let from = origin(stages, file, kind, at, path);
-            table.add_row([name, shown(path, &values), from]);
+            figures.push(Figure {
+                key,
+                model: (of_device && kinds > 1).then_some(kind + 1),
+                values,
+                unit: unit(key),
+                source: origin(stages, file, kind, at, key),
+            });
         }
+    }
+    figures
+}
+
+/// A row for each figure.
+fn table(figures: &[Figure]) -> String {
+    let mut table = Table::new();
+    table.load_preset(NOTHING);
+    for figure in figures {
+        let name = match figure.model {
+            Some(model) => format!("{} (model {model})", figure.key),
+            None => figure.key.to_owned(),
+        };
+        table.add_row([&name, &written(figure), &figure.source]);
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
@@ -286,20 +339,23 @@ fn table(stages: &[Stage], file: Option<&File>) -> String {
 }
 
 /// The values of a figure with their unit.
-fn shown(path: &str, values: &[f64]) -> String {
-    let each: Vec<String> = values.iter().map(|value| one(path, *value)).collect();
-    each.join(", ")
+fn written(figure: &Figure) -> String {
+    let each = figure.values.iter().map(|value| match figure.unit {
+        Some(unit) => scaled(*value, unit),
+        None => format!("{value:.3}"),
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
 
-fn one(path: &str, value: f64) -> String {
-    let key = path.rsplit('.').next().unwrap_or(path);
-    match key {
-        "half_size" | "runs" | "bid_slowdown" => format!("{value:.3}"),
-        "peak_flops" | "gemm_flops" => scaled(value, "FLOP/s"),
-        "cache_bytes" => scaled(value, "B"),
-        "bytes_per_s" | "h2d_all" | "d2h_all" | "pin" => scaled(value, "B/s"),
-        key if key.ends_with("bandwidth") => scaled(value, "B/s"),
-        _ => scaled(value, "s"),
+/// The unit of a figure; `None`: a plain number.
+fn unit(key: &str) -> Option<&'static str> {
+    match key.rsplit('.').next().unwrap_or(key) {
+        "half_size" | "runs" | "bid_slowdown" => None,
+        "peak_flops" | "gemm_flops" => Some("FLOP/s"),
+        "cache_bytes" => Some("B"),
+        "bytes_per_s" | "h2d_all" | "d2h_all" | "pin" => Some("B/s"),
+        name if name.ends_with("bandwidth") => Some("B/s"),
+        _ => Some("s"),
     }
 }
 
@@ -327,7 +383,14 @@ mod tests {
 
     #[test]
     fn values_have_units() {
-        for (path, value, text) in [
+        let figure = |key, values: &[f64]| Figure {
+            key,
+            model: None,
+            values: values.to_vec(),
+            unit: unit(key),
+            source: String::new(),
+        };
+        for (key, value, text) in [
             ("device.h2d.latency_s", 7e-6, "7.000 us"),
             ("device.h2d.bytes_per_s", 55.4e9, "55.400 GB/s"),
             ("pin", 45e9, "45.000 GB/s"),
@@ -337,9 +400,10 @@ mod tests {
             ("host.memory_bandwidth", 1e11, "100.000 GB/s"),
             ("task_s", 1e-12, "1.000 ps"),
         ] {
-            assert_eq!(one(path, value), text);
+            assert_eq!(written(&figure(key, &[value])), text);
         }
-        assert_eq!(shown("device.runs", &[0.5, 1.0]), "0.500, 1.000");
+        let two = figure("device.runs", &[0.5, 1.0]);
+        assert_eq!(written(&two), "0.500, 1.000");
     }
 
     fn hardware() -> Hardware {
@@ -361,7 +425,7 @@ mod tests {
         };
         let config = Config::default();
         let stages = stages(&config, &here, host, 4, Some(&file));
-        let text = table(&stages, Some(&file));
+        let text = table(&figures(&stages, Some(&file)));
         let line = |path: &str| {
             let mut lines = text.lines();
             let line = lines.find(|line| line.split(' ').next() == Some(path));
@@ -382,7 +446,7 @@ mod tests {
         let mut two = here.clone();
         two.push(("NVIDIA A2".to_owned(), None));
         let stages = super::stages(&config, &two, host, 4, None);
-        let text = table(&stages, None);
+        let text = table(&figures(&stages, None));
         assert!(text.contains("device.launch_s (model 2)"), "{text}");
     }
 }

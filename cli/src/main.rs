@@ -15,10 +15,12 @@ mod glibc;
 mod html;
 mod library;
 mod machine;
+mod output;
 mod predict;
 mod report;
 mod run;
 mod signals;
+mod strict;
 mod summary;
 mod trace;
 
@@ -39,14 +41,14 @@ enum Verb {
     /// Runs a program with its BLAS calls offloaded, and says at the end what was done.
     Run(run::Options),
     /// Says what of this machine semcache can use, and what to do about the rest.
-    Doctor,
+    Doctor(output::Output),
     /// Measures what this machine's GPUs, their links and the host BLAS reach, in minutes, and keeps it for all later runs:
     /// predictions then follow from it.
     Calibrate(calibrate::Options),
     /// Shows the rates by which calls are predicted on this machine, and where each figure comes from.
     Machine(machine::Options),
-    /// Prints every environment variable: what it accepts, its default, its value now.
-    Env,
+    /// Prints every environment variable: what it accepts, its default, its value now; and the machines that can be simulated.
+    Env(output::Output),
     /// Prints a JSON report (`--report`, `SEMCACHE_REPORT`) as a table; several are added up. Or makes a page with charts of
     /// reports and traces (`--html`).
     Report(report::Options),
@@ -72,10 +74,10 @@ fn main() -> ExitCode {
         Verb::Run(options) => run::run(&options),
         Verb::Become(become_) => Ok(run::become_program(&become_)),
         Verb::Check { path } => Ok(doctor::check(&path)),
-        Verb::Doctor => Ok(doctor::doctor()),
+        Verb::Doctor(output) => doctor::doctor(&output),
         Verb::Calibrate(options) => calibrate::calibrate(&options),
         Verb::Machine(options) => machine::machine(&options),
-        Verb::Env => Ok(env::env()),
+        Verb::Env(output) => env::env(&output),
         Verb::Report(options) => report::report(&options),
         Verb::Trace(options) => trace::trace(&options),
         Verb::Predict(options) => predict::predict(&options),

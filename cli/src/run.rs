@@ -1,10 +1,13 @@
-//! `semcache run`: runs a program with the library preloaded, and prints one line that sums its report up.
+//! `semcache run`: runs a program with the library preloaded, and prints one line that sums its report up. The program's processes
+//! count in memory that this command makes; it writes the report, however they end.
 //!
 //! The command starts itself once more ([`BECOME`]). That child process knows its own id, puts the id into the
 //! environment as that of the run's main process, and executes the program. So no code runs between fork and exec, and
 //! the program is a direct child that inherits everything.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -12,10 +15,12 @@ use std::process::{Command, ExitCode};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use semcache::base::config;
+use semcache::runtime::counted::Run;
+use semcache::runtime::report::{Report, file};
 
-use crate::library;
 use crate::signals::{self, End};
-use crate::summary::{Files, Summary};
+use crate::strict::{self, Demands, UNMET};
+use crate::{library, summary};
 
 /// The exit status of env(1) and timeout(1) when they themselves fail.
 pub(crate) const OWN_FAILURE: u8 = 125;
@@ -34,6 +39,8 @@ pub(crate) struct Options {
     /// Where the Perfetto trace goes (SEMCACHE_TRACE); semcache trace PATH reads it
     #[arg(long, value_name = "PATH")]
     trace: Option<String>,
+    #[command(flatten)]
+    demands: Demands,
     /// Run the program plainly, without semcache
     #[arg(long)]
     off: bool,
@@ -59,41 +66,6 @@ pub(crate) struct Become {
     command: Vec<OsString>,
 }
 
-/// Where the report of a run is written.
-enum Wanted {
-    /// To this path, which the user gave.
-    Path(String),
-    /// To a temporary file, of which the closing line is made.
-    Line(tempfile::TempDir),
-    /// To a temporary file, of which the closing line and the table are made.
-    Table(tempfile::TempDir),
-}
-
-impl Wanted {
-    fn new(asked: Option<String>) -> Result<Self, String> {
-        let own = || {
-            tempfile::Builder::new()
-                .prefix("semcache-run-")
-                .tempdir()
-                .map_err(|e| format!("cannot make a temporary directory: {e}"))
-        };
-        match asked.as_deref().map(str::trim) {
-            None | Some("") => own().map(Wanted::Line),
-            Some("-") => own().map(Wanted::Table),
-            Some(path) => absolute(path).map(Wanted::Path),
-        }
-    }
-
-    fn template(&self) -> String {
-        match self {
-            Wanted::Path(path) => path.clone(),
-            Wanted::Line(dir) | Wanted::Table(dir) => {
-                dir.path().join("report").display().to_string()
-            }
-        }
-    }
-}
-
 /// Makes a path absolute: the program may change its working directory before the report is written.
 fn absolute(path: &str) -> Result<String, String> {
     let path = std::path::absolute(path).map_err(|e| format!("{path}: {e}"))?;
@@ -103,73 +75,127 @@ fn absolute(path: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
+    check(&options.command)?;
     if options.off {
         let held = signals::hold()?;
         let mut child = second_half(None, &held, &options.command)?;
         child.env_remove(config::MAIN_PID);
-        let (end, _) = spawn_and_wait(child)?;
+        child.env_remove(config::COUNTERS);
+        let end = spawn_and_wait(child, &mut || {})?;
         eprintln!("semcache: off");
         return Ok(finish(end));
+    }
+    let devices = strict::devices(options.devices.as_deref())?;
+    if let Err((told, unmet)) = options.demands.before(&devices) {
+        eprintln!("semcache: {told}");
+        return Ok(ExitCode::from(if unmet { UNMET } else { OWN_FAILURE }));
     }
     let library = library::find()?;
     let existing = std::env::var("LD_PRELOAD").ok();
     let preload = library::preload(&library, existing.as_deref())?;
-    let asked = options
-        .report
-        .clone()
-        .or_else(|| std::env::var(config::REPORT).ok());
-    let wanted = Wanted::new(asked)?;
-    let files = Files::before(&wanted.template());
+    let asked = options.report.clone();
+    let asked = asked.or_else(|| std::env::var(config::REPORT).ok());
+    let to = To::of(asked)?;
+    let counted = Run::new().map_err(|e| format!("no memory for the counters of the run: {e}"))?;
 
     let held = signals::hold()?;
     let mut child = second_half(Some(preload), &held, &options.command)?;
-    child.env(config::REPORT, wanted.template());
+    child.env(
+        config::COUNTERS,
+        counted.described(counted.file().as_raw_fd()),
+    );
+    // This command writes the report.
+    child.env_remove(config::REPORT);
     if let Some(devices) = &options.devices {
         child.env(config::DEVICES, devices);
     }
     if let Some(trace) = &options.trace {
         child.env(config::TRACE, absolute(trace)?);
     }
-    let (end, pid) = spawn_and_wait(child)?;
+    let mut report = Report::new(counted.name());
+    let end = spawn_and_wait(child, &mut || {
+        if counted.is_filling() {
+            counted.add_ended(&mut report);
+        }
+    })?;
+    counted.add_all(&mut report);
 
-    if end == End::Exited(NOT_FOUND) || end == End::Exited(NOT_EXECUTABLE) {
+    let not_run = matches!(end, End::Exited(NOT_FOUND | NOT_EXECUTABLE));
+    if not_run && report.processes.is_empty() {
         // The child process, or the shell that is the program, has reported the error already.
-        if files.new_reports(pid).is_empty() {
-            return Ok(finish(end));
+        return Ok(finish(end));
+    }
+    to.deliver(&report);
+    eprintln!("{}", summary::line(&report));
+    if let Some(unmet) = options.demands.after(&report) {
+        eprintln!("semcache: {unmet}");
+        if end == End::Exited(0) {
+            return Ok(ExitCode::from(UNMET));
         }
     }
-    eprintln!(
-        "{}",
-        closing_line(&files, pid, end, matches!(wanted, Wanted::Table(_)))
-    );
-    drop(wanted);
     Ok(finish(end))
 }
 
-fn closing_line(files: &Files, pid: u32, end: End, table: bool) -> String {
-    let mut total = Summary::default();
-    let mut bad = None;
-    for path in files.new_reports(pid) {
-        if let Err(error) = total.add(&path) {
-            bad = Some(error);
+/// Refuses what looks like an option of this command that it does not have.
+fn check(command: &[OsString]) -> Result<(), String> {
+    let first = command.first().and_then(|word| word.to_str());
+    match first.filter(|word| word.starts_with('-')) {
+        None => Ok(()),
+        Some(word) => Err(format!(
+            "run has no option {word} (semcache run --help lists them); a program of this name is ./{word}"
+        )),
+    }
+}
+
+/// Where the report goes.
+enum To {
+    /// Nowhere: the closing line is made of it.
+    Line,
+    /// To stderr, as a table.
+    Table,
+    /// To files; `%p` in the path is the id of the process, which then has a report of its own.
+    Files(String),
+}
+
+impl To {
+    fn of(asked: Option<String>) -> Result<To, String> {
+        match asked.as_deref().map(str::trim) {
+            None | Some("") => Ok(To::Line),
+            Some("-") => Ok(To::Table),
+            Some(path) => {
+                let path = absolute(path)?;
+                file::try_out(&file::path_of(&path, std::process::id()))
+                    .map_err(|e| format!("cannot write the report {}: {e}", path.escape_debug()))?;
+                Ok(To::Files(path))
+            }
         }
     }
-    if table && total.processes > 0 {
-        eprint!("{}", total.table());
-    }
-    match (bad, end) {
-        (Some(error), _) => format!("semcache: {error}"),
-        (None, _) if total.processes > 0 => total.line(),
-        (None, End::Signaled(signal)) => {
-            format!(
-                "semcache: no report: the program was killed by {}",
-                signal.as_str()
-            )
+
+    fn deliver(&self, report: &Report) {
+        let mut reports = BTreeMap::new();
+        match self {
+            To::Line => {}
+            To::Table => eprint!("{}", summary::table(report)),
+            To::Files(template) if template.contains("%p") => {
+                for process in &report.processes {
+                    let path = file::path_of(template, process.pid);
+                    let one = reports
+                        .entry(path)
+                        .or_insert_with(|| Report::new(&report.run));
+                    one.add_process(process.clone());
+                }
+            }
+            To::Files(path) => {
+                reports.insert(PathBuf::from(path), report.clone());
+            }
         }
-        (None, End::Exited(_)) => {
-            "semcache: no report: the program ended without its exit handlers \
-             (_exit), or does not load shared libraries"
-                .to_owned()
+        for (path, report) in reports {
+            if let Err(error) = file::merge(&path, &report) {
+                eprintln!(
+                    "semcache: cannot write the report {}: {error}",
+                    path.display()
+                );
+            }
         }
     }
 }
@@ -196,13 +222,13 @@ fn second_half(
     Ok(child)
 }
 
-fn spawn_and_wait(mut child: Command) -> Result<(End, u32), String> {
+fn spawn_and_wait(mut child: Command, each: &mut dyn FnMut()) -> Result<End, String> {
     let child = child
         .spawn()
         .map_err(|e| format!("cannot start a process: {e}"))?;
     let pid = child.id();
     let raw = i32::try_from(pid).map_err(|_| format!("unexpected process id {pid}"))?;
-    Ok((signals::wait(Pid::from_raw(raw))?, pid))
+    signals::wait(Pid::from_raw(raw), each)
 }
 
 fn finish(end: End) -> ExitCode {

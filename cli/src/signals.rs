@@ -58,8 +58,9 @@ pub(crate) fn release(signals: &[Signal]) -> Result<(), String> {
         .map_err(|e| format!("cannot unblock signals: {e}"))
 }
 
-/// Waits for the end of `child`, and passes signals on in the meantime. The signals of [`hold`] must be blocked.
-pub(crate) fn wait(child: Pid) -> Result<End, String> {
+/// Waits for the end of `child`, and passes signals on in the meantime; calls `each` about once a second. The signals of [`hold`]
+/// must be blocked.
+pub(crate) fn wait(child: Pid, each: &mut dyn FnMut()) -> Result<End, String> {
     let mut set = SigSet::empty();
     for signal in PASSED_ON.into_iter().chain([Signal::SIGCHLD]) {
         set.add(signal);
@@ -76,6 +77,7 @@ pub(crate) fn wait(child: Pid) -> Result<End, String> {
             Err(error) => return Err(format!("cannot learn how the program ended: {error}")),
         }
         let (signal, from_process) = take(&set);
+        each();
         if let Some(signal) = signal.filter(|s| *s != Signal::SIGCHLD && from_process) {
             // If the program has ended in the meantime, the next round of the loop finds that out.
             let _ = kill(child, signal);
@@ -83,12 +85,17 @@ pub(crate) fn wait(child: Pid) -> Result<End, String> {
     }
 }
 
-/// Waits for a signal of `set` and takes it; also returns whether a process sent the signal (and not the terminal).
+/// Waits for a signal of `set`, a second at most, and takes it; also returns whether a process sent the signal (and not the
+/// terminal).
 fn take(set: &SigSet) -> (Option<Signal>, bool) {
     // SAFETY: siginfo_t is plain data for which all zeroes is a valid value.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    // SAFETY: both pointers are to live objects of the right type; the call writes only to `info`.
-    let signal = unsafe { libc::sigwaitinfo(set.as_ref(), &raw mut info) };
+    let second = libc::timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointers are to live objects of the right types; the call writes only to `info`.
+    let signal = unsafe { libc::sigtimedwait(set.as_ref(), &raw mut info, &second) };
     (
         Signal::try_from(signal).ok(),
         info.si_code != libc::SI_KERNEL,

@@ -57,9 +57,10 @@ fn a_run_has_its_numbers_on_the_page() {
         "16 evictions.",
         "<td>host → device 0</td><td class=\"n\">18</td><td class=\"n\">37.7 MB</td>",
         "<td>device 0 → device 1</td><td class=\"n\">12</td><td class=\"n\">25.2 MB</td>",
-        "kernels 170 ms (66 %)",
-        "waiting at page faults 58.5 ms (21 %)",
-        "abac: call 2 (dgemm), 1024 x 1024 x 1024, on devices",
+        "kernels 149 ms (65 %)",
+        "waiting at page faults 28.5 ms (9.8 %)",
+        "abac: call 1 (dgemm), 1024 x 1024 x 1024, on devices",
+        "<code>abac 1024</code>",
         "<code>cache.evictions</code></td><td class=\"n\">32</td>",
     ] {
         assert!(page.contains(text), "{text} in {page}");

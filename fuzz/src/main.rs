@@ -266,7 +266,7 @@ fn add(report: &std::path::Path, sums: &mut BTreeMap<String, f64>) {
     let Ok(report) = Report::parse(&text) else {
         return;
     };
-    let (cache, faults) = (&report.counts.cache, &report.counts.faults);
+    let (cache, faults) = (&report.sum.counts.cache, &report.sum.counts.faults);
     for (key, count) in [
         ("reports", 1),
         ("cache.closes", cache.closes),
@@ -277,13 +277,13 @@ fn add(report: &std::path::Path, sums: &mut BTreeMap<String, f64>) {
         ("faults.read", faults.read),
         ("faults.write", faults.write),
         ("faults.false_sharing", faults.false_sharing),
-        ("offloaded", report.offloaded()),
-        ("host", report.calls.values().map(|c| c.host).sum()),
-        ("host_parts", report.counts.host_parts),
-        ("fallbacks", report.counts.fallbacks),
-        ("sparse", report.counts.sparse),
-        ("sparse_host", report.counts.sparse_host),
-        ("sparse_links", report.counts.sparse_links),
+        ("offloaded", report.sum.offloaded()),
+        ("host", report.sum.calls.values().map(|c| c.host).sum()),
+        ("host_parts", report.sum.counts.host_parts),
+        ("fallbacks", report.sum.counts.fallbacks),
+        ("sparse", report.sum.counts.sparse),
+        ("sparse_host", report.sum.counts.sparse_host),
+        ("sparse_links", report.sum.counts.sparse_links),
     ] {
         *sums.entry(key.into()).or_default() += count as f64;
     }

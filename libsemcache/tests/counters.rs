@@ -7,7 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use semcache::base::counters::{
-    COUNTERS, Degraded, MAX_ROUTINES, Values, WhyHost, calls, degrade, degraded, host, offloaded,
+    COUNTERS, Degraded, MAX_ROUTINES, PAGE, PASSED, Values, WhyHost, degrade, host, offloaded,
     reset,
 };
 
@@ -32,7 +32,7 @@ fn threads_lose_nothing_and_reset_forgets() {
     host(MAX_ROUTINES, WhyHost::Small);
     offloaded(usize::MAX);
     COUNTERS.bytes.per_call.add(10);
-    let all = calls(&["a", "b", "c", "dgemm"]);
+    let all = PAGE.calls.calls(&["a", "b", "c", "dgemm"]);
     assert_eq!(all.len(), 2);
     assert_eq!(all["dgemm"].offloaded, 4000);
     assert_eq!(all["dgemm"].why_host, [("small".to_owned(), 4000)].into());
@@ -41,9 +41,9 @@ fn threads_lose_nothing_and_reset_forgets() {
     assert_eq!((bytes.h2d, bytes.per_call), (32000, 10));
     assert!(degrade(Degraded::MapLimit));
     assert!(!degrade(Degraded::MapLimit));
-    assert_eq!(degraded(), [Degraded::MapLimit]);
+    assert_eq!(PAGE.degraded.all(), [Degraded::MapLimit]);
     reset();
-    assert!(calls::<&str>(&[]).is_empty() && degraded().is_empty());
+    assert!(PAGE.calls.calls::<&str>(&[]).is_empty() && PAGE.degraded.all().is_empty());
     assert_eq!(COUNTERS.values(), Values::default());
 }
 
@@ -55,7 +55,7 @@ fn one_name_is_one_entry() {
     host(1, WhyHost::Never);
     host(1, WhyHost::Small);
     host(0, WhyHost::Never);
-    let all = calls(&["ddot", "ddot"]);
+    let all = PAGE.calls.calls(&["ddot", "ddot"]);
     assert_eq!(all.len(), 1);
     assert_eq!(all["ddot"].offloaded, 1);
     let why = [("never", 2), ("small", 1)].map(|(why, n)| (why.to_owned(), n));

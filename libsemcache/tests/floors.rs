@@ -103,6 +103,7 @@ const PURE: &[&str] = &["base", "topology", "directory", "plan", "model", "polic
 const UNSAFE: &[&str] = &[
     "libsemcache/fault/src/",
     "libsemcache/src/process/crew.rs",
+    "libsemcache/src/process/shared.rs",
     "libsemcache/src/protect/",
     "libsemcache/src/trace/",
     "libsemcache/src/host/",

@@ -68,7 +68,7 @@ say "with integers of 32 and 64 bits, linked and opened privately: as plain"
 # passed NAME PLAIN VAR=VALUE... -- PROGRAM ARGS...: the stand-in computes every product.
 passed() {
     through "$1" "$2" 139 "${@:3}"
-    python3 "$ROOT/scripts/report_sum.py" "$1.json" sparse==0 sparse_host==0 sparse_passed==144
+    "$COMMAND" report "$1.json" --assert sparse==0 --assert sparse_host==0 --assert sparse_passed==144
 }
 passed never plain SEMCACHE_OFFLOAD=never -- ./lp64
 passed small plain -- ./lp64

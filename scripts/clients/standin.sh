@@ -156,7 +156,7 @@ sparse() {
     LD_LIBRARY_PATH=$libraries run "$@" "SEMCACHE_REPORT=$PWD/one.json" -- "$dir/csr" with
 }
 # counted KEY: of its report.
-counted() { python3 "$ROOT/scripts/report_sum.py" --print "$1" one.json; }
+counted() { "$COMMAND" report --print "$1" one.json; }
 
 # failing_sparse SETTING: each function of cuSPARSE fails once, or from then on. In little memory, so that scratch memory is evicted,
 # too. Of a lost device a line tells, if it had the only copy of a vector, or the status of a product. Two programs at a time.
@@ -257,7 +257,7 @@ failing() {
                     gone=$((gone + 1))
                 elif [ $status = 0 ] && cmp -s fixed.plain run.out && [ "$(wc -l <run.stderr)" -le 2 ] &&
                     ! grep -q '^semcache-standin' run.stderr; then
-                    [ "$(python3 "$ROOT/scripts/report_sum.py" --print fallbacks one.json)" = 0 ] || fell=$((fell + 1))
+                    [ "$("$COMMAND" report --print fallbacks one.json)" = 0 ] || fell=$((fell + 1))
                 else
                     printf '%s\n' "$name:$n$how: status $status, $(cat run.stderr)" >>wrong
                 fi
@@ -297,6 +297,6 @@ say "without a symbol: on the host, one line"
 rm -f one.json
 without cuEventElapsedTime
 [ ! -s run.stderr ] || fail "without cuEventElapsedTime: $(cat run.stderr)"
-[ "$(python3 "$ROOT/scripts/report_sum.py" --print offloaded one.json)" -gt 0 ] ||
+[ "$("$COMMAND" report --print offloaded one.json)" -gt 0 ] ||
     fail "without cuEventElapsedTime no call was offloaded"
 say "without cuEventElapsedTime: on the devices"

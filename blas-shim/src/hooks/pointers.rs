@@ -19,6 +19,7 @@ use core::ffi::{c_char, c_int, c_long};
 
 use semcache::host::becomes_stack;
 use semcache::process::driver_scope::in_driver_scope;
+use semcache::runtime::counted::executes;
 use semcache_fault::broken;
 use semcache_fault::probe::{Probe, look};
 
@@ -263,6 +264,7 @@ fn ask(
             call()
         }
         Kind::Exec => {
+            executes(true);
             let (before, mut result) = (errno(), call());
             for _ in 0..TRIES {
                 if !unreachable(&result) || !runtime::any_protected() {
@@ -272,6 +274,9 @@ fn ask(
                 set_errno(before);
                 result = call();
             }
+            let failed = errno();
+            executes(false);
+            set_errno(failed);
             result
         }
         Kind::Again => {

@@ -86,7 +86,7 @@ fn search(site: &Binding, from: *const c_void, name: &str) -> Option<Binding> {
         returns: Returns::Registers,
         barred: Barred::No,
         sizes: Sizes::Unknown,
-        counter_offset: counts::small_offset(via.counter),
+        counter_offset: counts::small_offset(via),
         inside: false,
     };
     describe(&mut binding, via, &found, &objects, Probes::All)?;

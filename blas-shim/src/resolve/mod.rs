@@ -185,7 +185,7 @@ fn binding(
         returns: Returns::Registers,
         barred: Barred::No,
         sizes: Sizes::Unknown,
-        counter_offset: counts::small_offset(symbol.counter),
+        counter_offset: counts::small_offset(symbol),
         inside,
     };
     if let Some(gemm) = &gemm {

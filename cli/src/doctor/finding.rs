@@ -4,7 +4,10 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 /// One result of an examination.
+#[derive(Serialize)]
 pub(super) struct Finding {
     /// Whether the result is as it should be.
     pub(super) ok: bool,
@@ -12,7 +15,7 @@ pub(super) struct Finding {
     /// The value or state that was found.
     pub(super) found: String,
     /// What the user can do about it, if the result is not as it should be.
-    pub(super) advice: Cow<'static, str>,
+    pub(super) advice: Option<Cow<'static, str>>,
 }
 
 pub(super) fn ok(what: impl Into<String>, found: impl Into<String>) -> Finding {
@@ -20,7 +23,7 @@ pub(super) fn ok(what: impl Into<String>, found: impl Into<String>) -> Finding {
         ok: true,
         what: what.into(),
         found: found.into(),
-        advice: "".into(),
+        advice: None,
     }
 }
 
@@ -33,7 +36,7 @@ pub(super) fn warn(
         ok: false,
         what: what.into(),
         found: found.into(),
-        advice: advice.into(),
+        advice: Some(advice.into()),
     }
 }
 

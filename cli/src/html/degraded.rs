@@ -10,7 +10,8 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
     let names = &given
         .report
         .as_ref()
-        .filter(|report| !report.degraded.is_empty())?
+        .filter(|report| !report.sum.degraded.is_empty())?
+        .sum
         .degraded;
     let doc = |name: &str| {
         let known = Degraded::ALL.iter().find(|known| known.name() == name);

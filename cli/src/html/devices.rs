@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 use semcache::base::counters::LeftOut;
-use semcache::runtime::report::{Device, VirtualTime, human};
+use semcache::runtime::report::table::human;
+use semcache::runtime::report::{Device, VirtualTime};
 
 use super::given::Given;
 use super::text::{count, counted, prose};
@@ -12,8 +13,8 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
     let report = given
         .report
         .as_ref()
-        .filter(|report| !report.devices.is_empty())?;
-    let sampled = &report.counts.sampled;
+        .filter(|report| !report.sum.devices.is_empty())?;
+    let sampled = &report.sum.counts.sampled;
     let rates = [
         ("from the host", sampled.h2d_bytes, sampled.h2d_ns),
         ("to the host", sampled.d2h_bytes, sampled.d2h_ns),
@@ -29,7 +30,7 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
                 th.n { "memory" } th.n { "calls" } th.n { "tasks" }
                 th.n { "from the host" } th.n { "to the host" } th.n { "from devices" }
             } }
-            tbody { @for (place, device) in report.devices.iter().enumerate() {
+            tbody { @for (place, device) in report.sum.devices.iter().enumerate() {
                 tr.group { th colspan="6" { "device " (place) " " (device.name) " (" (device.kind) ")" } }
                 tr {
                     td.n { (human(device.memory as u64)) }
@@ -41,8 +42,8 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
                 }
             } }
         } }
-        @for (place, device) in report.devices.iter().enumerate() { (virtual_time(place, device)) }
-        (left_out(&report.devices))
+        @for (place, device) in report.sum.devices.iter().enumerate() { (virtual_time(place, device)) }
+        (left_out(&report.sum.devices))
         @if !rates.is_empty() {
             h4 { "Rates of sampled copies" }
             p.note { "1 operation in 256 of each stream is timed, with or without a trace." }

@@ -22,7 +22,7 @@ pub(super) struct Traced {
 /// Reports, which are added up, and traces.
 #[derive(Debug, Default)]
 pub(super) struct Given {
-    /// The names of the reports' files.
+    /// The names of the files and folders of the reports.
     pub(super) reports: Vec<String>,
     /// The sum of the reports, if there are any.
     pub(super) report: Option<Report>,
@@ -37,16 +37,17 @@ fn name(path: &Path) -> String {
 }
 
 impl Given {
-    /// Reads the files.
-    pub(super) fn read(reports: &[PathBuf], traces: &[PathBuf]) -> Result<Given, String> {
-        let mut given = Given::default();
-        for path in reports {
-            let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-            let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
-            let report = Report::parse(&text).map_err(|e| named(&e))?;
-            given.report.get_or_insert_default().add(&report);
-            given.reports.push(name(path));
-        }
+    /// Reads the traces. `reports` are the files and folders that the report is the sum of.
+    pub(super) fn read(
+        report: Option<Report>,
+        reports: &[PathBuf],
+        traces: &[PathBuf],
+    ) -> Result<Given, String> {
+        let mut given = Given {
+            reports: reports.iter().map(|path| name(path)).collect(),
+            report,
+            traces: Vec::new(),
+        };
         for path in traces {
             let (file, trace) = (name(path), load(path)?);
             given.traces.push(Traced { file, trace });
@@ -79,7 +80,7 @@ impl Given {
     /// The calls of each routine: those of the reports, or without reports what the traces have.
     pub(super) fn calls(&self) -> BTreeMap<String, Calls> {
         if let Some(report) = &self.report {
-            return report.calls.clone();
+            return report.sum.calls.clone();
         }
         let mut calls = BTreeMap::new();
         self.traces.iter().for_each(|t| add(&t.trace, &mut calls));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use semcache::runtime::report::human;
+use semcache::runtime::report::table::human;
 
 use super::charts::{each, meter};
 use super::given::{Given, Traced};

@@ -14,6 +14,7 @@ mod moved;
 mod numbers;
 mod overview;
 mod predictions;
+mod processes;
 mod reasons;
 mod svg;
 mod text;
@@ -26,6 +27,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use semcache::runtime::report::Report;
 
 use crate::trace::write_file;
 use given::Given;
@@ -43,6 +45,7 @@ const SECTIONS: &[Section] = &[
     ("devices", "Devices", devices::section),
     ("reasons", "Why calls were not offloaded", reasons::section),
     ("calls", "Calls by routine", calls::section),
+    ("processes", "Processes", processes::section),
     ("gaps", "Longest times without a kernel", gaps::section),
     (
         "predictions",
@@ -63,9 +66,14 @@ const STYLE: &str = include_str!("style.css");
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// Writes the page on these reports, which are added up, and these traces.
-pub(crate) fn write(path: &Path, reports: &[PathBuf], traces: &[PathBuf]) -> Result<(), String> {
-    let page = page(&Given::read(reports, traces)?);
+/// Writes the page on a report, which may be the sum of these files, and these traces.
+pub(crate) fn write(
+    path: &Path,
+    report: Option<Report>,
+    reports: &[PathBuf],
+    traces: &[PathBuf],
+) -> Result<(), String> {
+    let page = page(&Given::read(report, reports, traces)?);
     write_file(path, page.as_bytes())
 }
 

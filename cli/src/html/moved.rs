@@ -13,7 +13,7 @@ use super::text::counted;
 use crate::trace::gantt::axis::{Tick, ticks};
 use crate::trace::gantt::window::Window;
 use crate::trace::model::{Device, Trace, What};
-use semcache::runtime::report::human;
+use semcache::runtime::report::table::human;
 
 /// The number of moments at which the sums are drawn, less one.
 const BINS: usize = 240;

@@ -9,7 +9,7 @@ use super::text::{count, prose};
 pub(super) fn section(given: &Given) -> Option<Markup> {
     let report = given.report.as_ref()?;
     // Numbers and texts only, so that this does not fail.
-    let values = serde_json::to_value(&report.counts).unwrap_or_default();
+    let values = serde_json::to_value(&report.sum.counts).unwrap_or_default();
     let of = |group: &str, name: &str| {
         if group.is_empty() {
             values[name].clone()

@@ -1,7 +1,8 @@
 //! What happened, in a few numbers, and what the page is made of.
 
 use maud::{Markup, html};
-use semcache::runtime::report::{Report, human, saved};
+use semcache::runtime::report::Report;
+use semcache::runtime::report::table::{human, saved};
 
 use super::given::Given;
 use super::text::{count, counted};
@@ -47,7 +48,7 @@ fn tiles(given: &Given) -> Markup {
     let longest = given.traces.iter().map(|t| t.trace.to - t.trace.from).max();
     html! {
         (tile(&count(offloaded), &format!("of {} on devices", counted(offloaded.saturating_add(host), "call"))))
-        @if let Some(report) = &given.report { (of_report(report, given.reports.len() as u64)) }
+        @if let Some(report) = &given.report { (of_report(report)) }
         @else { (of_traces(given)) }
         @if let Some(longest) = longest {
             (tile(&tell::length(longest), if given.traces.len() > 1 { "traced, the longest" } else { "traced" }))
@@ -55,8 +56,8 @@ fn tiles(given: &Given) -> Markup {
     }
 }
 
-fn of_report(report: &Report, reports: u64) -> Markup {
-    let (bytes, faults) = (&report.counts.bytes, &report.counts.faults);
+fn of_report(report: &Report) -> Markup {
+    let (bytes, faults) = (&report.sum.counts.bytes, &report.sum.counts.faults);
     let moved = bytes
         .h2d
         .saturating_add(bytes.d2h)
@@ -72,8 +73,8 @@ fn of_report(report: &Report, reports: u64) -> Markup {
         (tile(amount, than.trim()))
         @if bytes.p2p > 0 { (tile(&human(bytes.p2p), "moved between devices")) }
         (tile(&count(faults.read.saturating_add(faults.write)), "page faults served"))
-        (tile(&count(report.devices.len() as u64), if report.devices.len() == 1 { "device" } else { "devices" }))
-        @if reports > 1 { (tile(&count(reports), "processes")) }
+        (tile(&count(report.sum.devices.len() as u64), if report.sum.devices.len() == 1 { "device" } else { "devices" }))
+        @if report.counted() > 1 { (tile(&count(report.counted()), "processes")) }
     }
 }
 

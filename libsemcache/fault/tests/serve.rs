@@ -43,7 +43,9 @@ fn reads_and_writes_are_told_apart() {
         assert_eq!(counters::SERVED_READS.get(), 1);
         assert_eq!(counters::SERVED_WRITES.get(), 2);
         assert_eq!(counters::CHAINED.get(), 0);
-        assert!(latency::percentile(99.0).unwrap() >= latency::percentile(50.0).unwrap());
+        assert!(
+            latency::FAULTS.percentile(99.0).unwrap() >= latency::FAULTS.percentile(50.0).unwrap()
+        );
         assert!(handler::in_front());
         // errno stays as the program set it, whatever happens in the handler.
         Errno::set_raw(77);

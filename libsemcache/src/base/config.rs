@@ -13,7 +13,7 @@ pub use settings::{
     Scheduler, Sim, SimMachine, Window,
 };
 use values::Bad;
-pub use values::parse_size;
+pub use values::{parse_devices, parse_size};
 
 /// One variable of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,8 @@ macro_rules! variables {
 
 variables! {
     DEVICES = "SEMCACHE_DEVICES", "auto, none, cuda, cuda:0,2, sim:N, sim:PRESET, sim:PRESET:N", "auto",
-        "Which devices to use; auto: all CUDA GPUs, else none.";
+        "Which devices to use; auto: all CUDA GPUs, else none; sim: simulated ones, N equal ones or those of a machine that is \
+         modelled (PRESET), of which PRESET:N is the first N.";
     SIM = "SEMCACHE_SIM", "comma list: late, poison, virtual, hollow, seed=N, link=GB/s, slow=DEVICE:FACTOR, fail=refuse:N, fail=lost:N, fail=launches:N", "none",
         "How simulated devices behave: copies at the last permitted moment, invalid device memory \
          overwritten, the Nth operation refused or the device lost, every Nth kernel refused; virtual: the report has the \
@@ -105,14 +106,17 @@ variables! {
         "What the library learns from earlier calls and does without, to measure what it is worth. No result depends on it.";
     LOG = "SEMCACHE_LOG", "error, warn, info, debug", "warn",
         "The least severe messages that appear on stderr.";
+    LIB = "SEMCACHE_LIB", "path", "beside the command, else ../lib, ../lib/semcache",
+        "The library that the command preloads, or the folder that has it. Read by the command only.";
 }
 
 /// Tells a process whether it is the main one: the id of the process that `semcache run` started, or of the first
 /// process into which the library was preloaded. Set by semcache, not by users.
 pub const MAIN_PID: &str = "SEMCACHE_MAIN_PID";
 
-/// Path of the library, for the case that it lies neither beside the command nor in `../lib`. Read by the command only.
-pub const LIB: &str = "SEMCACHE_LIB";
+/// Where the processes of a run count: `PID:FD:RUN`, a descriptor in the table of a process, and the name of the run. Set by
+/// `semcache run`, or by the first process into which the library was preloaded with [`REPORT`]; not by users.
+pub const COUNTERS: &str = "SEMCACHE_COUNTERS";
 
 /// Path of the library by which a tool gets the annotations of NVTX: its name is NVTX's.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
@@ -127,7 +131,7 @@ pub const USER_FOLDER: &str = "HOME";
 /// Variables that semcache reads but that are not in the table for users.
 const OTHER_NAMES: &[&str] = &[
     MAIN_PID,
-    LIB,
+    COUNTERS,
     "SEMCACHE_BLESS",
     "SEMCACHE_GPU",
     "SEMCACHE_STANDIN",
@@ -584,7 +588,7 @@ mod tests {
 
     #[test]
     fn unknown_names_are_named() {
-        let lines = unknown_names(["SEMCACHE_DEVICE", "PATH", "SEMCACHE_TILE", MAIN_PID]);
+        let lines = unknown_names(["SEMCACHE_DEVICE", "PATH", "SEMCACHE_TILE", MAIN_PID, LIB]);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains("SEMCACHE_DEVICE "));
     }
@@ -617,6 +621,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 23);
+        assert_eq!(VARIABLES.len(), 24);
     }
 }

@@ -1,21 +1,20 @@
 //! Counters: what the runtime counts during a run, from which the report is made.
 
 mod calls;
-pub mod devices;
+mod devices;
+mod page;
+mod passed;
 mod reasons;
 mod table;
+mod text;
 
-pub use calls::{Calls, MAX_ROUTINES, calls, host, offloaded};
-pub use reasons::{Degraded, LeftOut, WhyHost, degrade, degraded};
-pub use table::{COUNTERS, Counter, KEYS, Key, Values};
-
-/// Sets all counters to zero: a forked child reports its own calls only. Only stores to memory, so safe in the child.
-pub fn reset() {
-    calls::reset();
-    devices::reset();
-    reasons::forget_degraded();
-    COUNTERS.reset();
-}
+pub use calls::{CallTable, Calls, MAX_ROUTINES};
+pub use devices::OnDevice;
+pub use page::{COUNTERS, Identity, PAGE, Page, degrade, host, offloaded, on_device, reset};
+pub use passed::{OWNED, PASSED, Passed};
+pub use reasons::{Degraded, DegradedSet, LeftOut, WhyHost};
+pub use table::{Counter, Counters, KEYS, Key, Values};
+pub use text::Text;
 
 #[cfg(test)]
 mod tests {

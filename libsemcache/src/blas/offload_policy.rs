@@ -9,7 +9,7 @@ use super::kernel_loads::KernelLoads;
 use super::replay::{self, Known, Sites};
 use super::tilings::Tilings;
 use crate::base::config::{Config, Devices, HostShare, Offload, Scheduler, SimMachine, Window};
-use crate::base::counters::devices;
+use crate::base::counters::on_device;
 use crate::base::heuristics::{Heuristic, Without};
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work, timed};
 use crate::device::api::{self, Backend};
@@ -402,7 +402,7 @@ impl Policy {
 
 /// The work and the nanoseconds of the kernels of a device that were timed.
 fn sampled(device: DeviceId) -> (u64, u64) {
-    let device = devices::on(device);
+    let device = on_device(device);
     (device.sampled_work.get(), device.sampled_ns.get())
 }
 

@@ -15,7 +15,7 @@ use super::call::{Call, Outcome};
 use super::checks::Item;
 use super::mapped::{self, Inputs, Landed, Place, Sends};
 use super::{names, section, value};
-use crate::base::counters::{self, COUNTERS, devices};
+use crate::base::counters::{self, COUNTERS, on_device};
 use crate::base::heuristics::Heuristic;
 use crate::base::{Interval, Value};
 use crate::cache::call::Made;
@@ -181,7 +181,7 @@ impl Known<'_> {
         // SAFETY: the kernel was made from the addresses that came with `resident`; only its scalars were changed, and
         // the address of a value or a result, which is that of a cell or a buffer taken for this call alone.
         let launched = unsafe { cache.again(&mut note_of.resident, &kernel, result, sent) };
-        let device = devices::on(note_of.resident.device());
+        let device = on_device(note_of.resident.device());
         let Ok(Some(launched)) = launched else {
             if let Some(cell) = cell {
                 cache.give_cell(cell);

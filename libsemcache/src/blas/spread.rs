@@ -2,7 +2,7 @@
 
 use super::offload_policy::Policy;
 use super::tiling;
-use crate::base::counters::{COUNTERS, LeftOut, devices};
+use crate::base::counters::{COUNTERS, LeftOut, on_device};
 use crate::base::distribution::Distributed;
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{DeviceId, DeviceSet, TileSize};
@@ -109,7 +109,7 @@ impl Spread {
         }
         let count = cache.backend().devices().len();
         for (id, tasks) in (0..count).map(DeviceId::at).zip(tasks) {
-            let device = devices::on(id);
+            let device = on_device(id);
             if tasks > 0 {
                 device.calls.add(1);
                 device.tasks.add(tasks);

@@ -7,7 +7,7 @@
 use super::Cache;
 use super::cells::{Kind, Taken};
 use crate::base::DeviceId;
-use crate::base::counters::{COUNTERS, devices};
+use crate::base::counters::{COUNTERS, on_device};
 use crate::device::api::{CELL_BYTES, DeviceError, Region, Shape, Ticket};
 
 impl Cache {
@@ -46,7 +46,7 @@ impl Cache {
         };
         let ticket = ticket.ok()?;
         COUNTERS.bytes.h2d.add(bytes as u64);
-        devices::on(taken.device()).h2d.add(bytes as u64);
+        on_device(taken.device()).h2d.add(bytes as u64);
         Some((to, ticket))
     }
 

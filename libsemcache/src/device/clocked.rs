@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::api::{
     Backend, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
-use crate::base::counters::{COUNTERS, devices};
+use crate::base::counters::{COUNTERS, on_device};
 use crate::base::timed::{Copied, Operation};
 use crate::base::{DeviceId, Hardware};
 
@@ -116,7 +116,7 @@ impl<B: Backend> Clocked<B> {
 
 /// Counts what an operation takes.
 fn count(device: DeviceId, operation: Operation, seconds: f64, end: f64) {
-    let on = &devices::on(device).in_virtual_time;
+    let on = &on_device(device).in_virtual_time;
     let of = match operation {
         Operation::Upload(_) => &on.uploads_ns,
         Operation::Download(_) => &on.write_backs_ns,

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use crate::base::DeviceId;
-use crate::base::counters::{COUNTERS, devices};
+use crate::base::counters::{COUNTERS, on_device};
 use crate::base::timed::{self, Operation, Timed, What};
 use crate::trace::{self, Event, OpId};
 
@@ -81,8 +81,8 @@ fn count(device: DeviceId, operation: Operation, ns: u64) {
     if let Operation::Kernel(work) = operation
         && work.paces() > 0
     {
-        devices::on(device).sampled_work.add(work.paces() as u64);
-        devices::on(device).sampled_ns.add(ns);
+        on_device(device).sampled_work.add(work.paces() as u64);
+        on_device(device).sampled_ns.add(ns);
     }
     let (amount, of, time) = match operation {
         Operation::Upload(copied) => (copied.bytes, &sampled.h2d_bytes, &sampled.h2d_ns),

@@ -29,6 +29,30 @@ pub fn open(path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
     openat(CWD, path, always | how, Mode::RUSR | Mode::WUSR)
 }
 
+/// The command line of this process, arguments separated by spaces; its beginning, if it is long.
+#[must_use]
+pub fn command_line() -> Vec<u8> {
+    let mut text = vec![0; 256];
+    let read = openat(
+        CWD,
+        "/proc/self/cmdline",
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .and_then(|file| rustix::io::read(&file, &mut text))
+    .unwrap_or(0);
+    text.truncate(read);
+    while text.last() == Some(&0) {
+        text.pop();
+    }
+    for byte in &mut text {
+        if *byte == 0 {
+            *byte = b' ';
+        }
+    }
+    text
+}
+
 /// Writes all bytes.
 ///
 /// # Errors

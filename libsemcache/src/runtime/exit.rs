@@ -13,15 +13,13 @@ use crate::process::signals_blocked::SignalsBlocked;
 
 use super::mode::{Mode, is_secluded, mode, set_mode};
 use super::phase::stop;
-use super::report::file::{is_main, publish};
-use super::report::{self, Device, Report, VirtualTime};
+use super::publish::publish;
+use super::report::file::is_main;
 use super::requests;
 use super::started::get;
-use super::{init, underway};
-use crate::base::DeviceId;
-use crate::base::counters::{self, COUNTERS, WhyHost};
+use super::{counted, init, underway};
+use crate::base::counters::{PAGE, PASSED, WhyHost};
 use crate::blas::names;
-use crate::device::api::Caps;
 
 /// How long the end of the process waits for other threads' calls on devices.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -71,89 +69,37 @@ extern "C" fn flush(_: *mut c_void) {
     crate::host::pins::end();
 }
 
-/// Writes the report if one was asked for. Called by the library's own destructor, after the program's destructors.
-/// `more` are calls that other code counted: plain name, reason, number.
-pub fn write_report(more: &[(String, WhyHost, u64)]) {
+/// Ends the counting of this process, and writes the report if one was asked for. Called by the library's own destructor, after
+/// the program's destructors.
+pub fn write_report() {
     static WRITTEN: AtomicBool = AtomicBool::new(false);
     if WRITTEN.swap(true, Ordering::Relaxed) {
         return;
     }
     // The report computes with times, on a thread where floating-point exceptions may be unmasked.
     let _usual = Usual::new();
-    if !more.is_empty() && init::wants_trace() {
+    let passed = passed();
+    if !passed.is_empty() && init::wants_trace() {
         // All calls were so small that no earlier one has read the configuration.
         init::config();
     }
-    super::traced::end(more);
+    super::traced::end(&passed);
+    counted::end();
     // A process that was not asked for a report reads nothing else of its environment.
-    if !init::wants_report() {
-        return;
+    if init::wants_report()
+        && let Some(template) = &init::config().report
+    {
+        publish(
+            template,
+            is_main(init::config().main_pid, std::process::id()),
+        );
     }
-    let config = init::config();
-    let Some(template) = &config.report else {
-        return;
-    };
-    let pid = rustix::process::getpid()
-        .as_raw_nonzero()
-        .get()
-        .unsigned_abs();
-    let devices = get().and_then(|r| r.cache).map(|c| c.backend().devices());
-    let mut report = Report {
-        version: report::VERSION,
-        pid,
-        devices: devices
-            .into_iter()
-            .flatten()
-            .enumerate()
-            .map(device)
-            .collect(),
-        calls: counters::calls(&names::all()),
-        counts: COUNTERS.values(),
-        degraded: counters::degraded()
-            .iter()
-            .map(|d| d.name().to_owned())
-            .collect(),
-    };
-    for (name, why, calls) in more {
-        report
-            .calls
-            .entry(name.clone())
-            .or_default()
-            .add_host(why.name(), *calls);
-    }
-    let bytes = &mut report.counts.bytes;
-    let saved = i128::from(bytes.per_call)
-        - i128::from(bytes.h2d)
-        - i128::from(bytes.d2h)
-        - i128::from(bytes.mapped);
-    bytes.saved = i64::try_from(saved).unwrap_or(if saved < 0 { i64::MIN } else { i64::MAX });
-    let faults = &mut report.counts.faults;
-    let latency =
-        |percent| semcache_fault::latency::percentile(percent).map_or(0.0, |ns| ns as f64 / 1e3);
-    (faults.p50_us, faults.p99_us) = (latency(50.0), latency(99.0));
-    publish(template, &report, is_main(config.main_pid, pid));
 }
 
-fn device((i, caps): (usize, &Caps)) -> Device {
-    let did = counters::devices::on(DeviceId::at(i));
-    let [kernels_ns, uploads_ns, write_backs_ns, peers_ns, end_ns] =
-        did.in_virtual_time.all().map(|n| n.get());
-    Device {
-        name: caps.name.clone(),
-        kind: caps.kind.to_owned(),
-        memory: caps.memory,
-        calls: did.calls.get(),
-        tasks: did.tasks.get(),
-        h2d: did.h2d.get(),
-        d2h: did.d2h.get(),
-        p2p: did.p2p.get(),
-        virtual_time: VirtualTime {
-            kernels_ns,
-            uploads_ns,
-            write_backs_ns,
-            peers_ns,
-            end_ns,
-        },
-        left_out: did.reasons(),
-    }
+/// The calls that were passed to the host BLAS without a decision: plain name, reason, number.
+fn passed() -> Vec<(&'static str, WhyHost, u64)> {
+    let routines = names::all().into_iter().enumerate();
+    let all =
+        routines.flat_map(|(i, name)| PASSED.map(|why| (name, why, PAGE.calls.sum_passed(i, why))));
+    all.filter(|(_, _, calls)| *calls > 0).collect()
 }

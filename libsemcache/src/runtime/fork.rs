@@ -21,7 +21,7 @@ use crate::process::{background, descriptors, loads};
 
 use super::mode::{Mode, mode, set_mode};
 use super::started::{get, hold};
-use super::{init, present};
+use super::{counted, init, present};
 use crate::cache::frozen::Frozen;
 use crate::host;
 
@@ -170,6 +170,6 @@ extern "C" fn child() {
         }
         drop(held);
     }
-    crate::base::counters::reset();
+    counted::child();
     init::child();
 }

@@ -11,7 +11,7 @@ use super::started::get;
 use super::underway::Underway;
 use crate::base::DeviceId;
 use crate::base::config::{Devices, Offload};
-use crate::base::counters::{COUNTERS, calls};
+use crate::base::counters::{COUNTERS, PAGE};
 use crate::base::distribution::Distribution;
 use crate::blas::names::all as routines;
 use crate::blas::section;
@@ -450,7 +450,7 @@ pub struct Statistics {
 #[must_use]
 pub fn statistics() -> Statistics {
     let (bytes, faults) = (&COUNTERS.bytes, &COUNTERS.faults);
-    let all = calls(&routines());
+    let all = PAGE.calls.calls(&routines());
     Statistics {
         offloaded: all.values().map(|of| of.offloaded).sum(),
         bytes: [bytes.h2d.get(), bytes.d2h.get(), bytes.p2p.get()],

@@ -8,8 +8,9 @@ use once_cell::race::OnceBox;
 
 use crate::process::signals_blocked::{SignalsBlocked, handlers_may_run};
 
+use crate::base::DeviceId;
 use crate::base::config::{Config, Gate as GateChoice, Offload, Pin, unknown_names};
-use crate::base::counters::{Degraded, degrade};
+use crate::base::counters::{Degraded, degrade, on_device};
 use crate::blas::names;
 use crate::cache::scan::Choice;
 use crate::cache::{Cache, pins};
@@ -186,6 +187,12 @@ pub(crate) fn bring_up(
         say(&format!(
             "semcache: cannot handle SIGSEGV ({e}); results are written back at once"
         ));
+    }
+    for (i, caps) in backend.devices().iter().enumerate() {
+        let device = on_device(DeviceId::at(i));
+        device.name.set(caps.name.as_bytes());
+        device.kind.set(caps.kind.as_bytes());
+        device.memory.set(caps.memory as u64);
     }
     let backend = if trace::on() {
         let names = backend.devices().iter().map(|caps| caps.name.clone());

@@ -2,6 +2,7 @@
 //! call that is large enough ([`start`]); then calls run on devices until the process forks ([`fork`]) or ends
 //! ([`exit`]).
 
+pub mod counted;
 mod devices;
 pub mod exit;
 pub mod fork;
@@ -13,6 +14,7 @@ mod mode;
 mod panicked;
 mod phase;
 mod present;
+mod publish;
 mod ranks;
 pub mod rates;
 pub mod report;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use super::present;
+use super::{counted, present};
 use crate::host;
 use crate::process::{descriptors, loads};
 
@@ -66,7 +66,7 @@ fn orphan() {
     host::after_fork_child();
     set_mode(Mode::Forked);
     host::forget_users();
-    crate::base::counters::reset();
+    counted::child();
 }
 
 /// Whether the process has restricted its system calls, or is about to.

@@ -21,6 +21,30 @@ const LAUNCHERS: [(&str, &str); 7] = [
     ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 ];
 
+/// Environment variables in which launchers name the job: PMIx (Open MPI 5), Open MPI 4, Intel MPI, PALS, Flux, Slurm.
+const JOBS: [&str; 6] = [
+    "PMIX_NAMESPACE",
+    "OMPI_MCA_ess_base_jobid",
+    "PMI_JOBID",
+    "PALS_APID",
+    "FLUX_JOB_ID",
+    "SLURM_STEP_ID",
+];
+
+/// The name of the job of which this process is a rank on this machine, if it is one. Launchers that name none (MPICH's) start
+/// all ranks of a machine from one process, `parent`.
+pub(crate) fn job(lookup: &dyn Fn(&str) -> Option<String>, parent: &str) -> Option<String> {
+    of(lookup)?;
+    let named = JOBS.into_iter().find_map(|name| {
+        let job = lookup(name).filter(|job| !job.trim().is_empty())?;
+        // Slurm numbers the steps of each job.
+        let of = (name == "SLURM_STEP_ID").then(|| lookup("SLURM_JOB_ID"));
+        Some(format!("job {job} {}", of.flatten().unwrap_or_default()))
+    });
+    let job = named.unwrap_or_else(|| format!("job of process {parent}"));
+    Some(job.trim_end().to_owned())
+}
+
 /// This process among those of its job on this machine; none if it is the only one, or if no launcher says.
 pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Local> {
     LAUNCHERS.into_iter().find_map(|(rank, of)| {
@@ -89,6 +113,30 @@ mod tests {
                 ("OMPI_COMM_WORLD_LOCAL_SIZE", "8"),
             ]),
             of(5, 8)
+        );
+    }
+
+    #[test]
+    fn jobs_have_names() {
+        let job = |pairs: &[(&str, &str)]| {
+            let rank = [("PMI_LOCAL_RANK", "1"), ("PMI_LOCAL_SIZE", "2")];
+            let all = || rank.iter().chain(pairs);
+            let lookup = |name: &str| {
+                let found = all().find(|(n, _)| *n == name);
+                found.map(|(_, v)| (*v).to_owned())
+            };
+            super::job(&lookup, "17 of 4711")
+        };
+        let is = |text: &str| Some(text.to_owned());
+        assert_eq!(super::job(&|_| None, "1"), None);
+        assert_eq!(job(&[]), is("job of process 17 of 4711"));
+        assert_eq!(
+            job(&[("PMIX_NAMESPACE", "prterun-a-1@1")]),
+            is("job prterun-a-1@1")
+        );
+        assert_eq!(
+            job(&[("SLURM_STEP_ID", "3"), ("SLURM_JOB_ID", "99")]),
+            is("job 3 99")
         );
     }
 

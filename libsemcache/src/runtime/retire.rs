@@ -100,7 +100,7 @@ pub fn sandbox() {
     if had {
         tell(Degraded::Sandbox);
     }
-    super::exit::write_report(&[]);
+    super::exit::write_report();
     drop(blocked);
     mask::no_longer();
 }

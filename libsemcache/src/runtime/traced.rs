@@ -35,11 +35,11 @@ pub(super) fn child(config: &Config) {
 
 /// Ends the trace. `counted` are calls that have no event, because the library's entry passed them on to the host BLAS:
 /// plain name, reason, number.
-pub(super) fn end(counted: &[(String, WhyHost, u64)]) {
+pub(super) fn end(counted: &[(&str, WhyHost, u64)]) {
     if !counted.is_empty() {
         trace::ready();
     }
-    let of = |(name, why, n): &(String, WhyHost, u64)| (format!("host.{name}.{}", why.name()), *n);
+    let of = |(name, why, n): &(&str, WhyHost, u64)| (format!("host.{name}.{}", why.name()), *n);
     trace::finish(counted.iter().map(of).collect());
 }
 

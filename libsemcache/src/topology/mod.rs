@@ -3,12 +3,14 @@
 //!
 //! A rate is what one large page-locked copy reaches in one direction, in GB/s (10^9 bytes per second).
 
+mod named;
 mod presets;
 
 use std::borrow::Cow;
 
 use crate::base;
 
+pub use named::check_devices;
 pub use presets::{NAMES, preset};
 
 /// One direction of a connection between two memories.

@@ -38,9 +38,9 @@ fn whole(name: &str) -> Option<Machine> {
         "gtx680" => gtx680(),
         "titan" => titan(),
         "h100" => h100(),
-        "h200" => h200("h200", 1),
-        "h200x4" => h200("h200x4", 4),
-        "h200x8" => h200("h200x8", 8),
+        "h200" => h200("h200", "NVIDIA H200", 1),
+        "h200x4" => h200("h200x4", "4 NVIDIA H200 behind NVSwitch", 4),
+        "h200x8" => h200("h200x8", "8 NVIDIA H200 behind NVSwitch", 8),
         _ => return None,
     })
 }
@@ -207,7 +207,7 @@ fn kepler() -> Machine {
     };
     machine(
         "kepler",
-        "kepler, 2 Tesla K20",
+        "Kepler, 2 Tesla K20",
         vec![k20; 2],
         star(2, host(6.0), host(6.2)),
     )
@@ -237,7 +237,7 @@ fn tesla() -> Machine {
     };
     machine(
         "tesla",
-        "tesla, 8 Tesla M2090 in a chassis",
+        "8 Tesla M2090 in a chassis",
         vec![m2090; 8],
         topology,
     )
@@ -327,7 +327,7 @@ fn h100() -> Machine {
 
 /// A host with `n` H200 behind NVSwitch, as measured for this project: page-locked copies 55.4 GB/s in each direction
 /// and 101.7 GB/s in both together; all eight devices together 163 GB/s in and 85 GB/s out; 396 GB/s between any two.
-fn h200(name: &'static str, n: usize) -> Machine {
+fn h200(name: &'static str, title: &'static str, n: usize) -> Machine {
     let host = Link {
         latency_ns: 7_000,
         gbs: 55.4,
@@ -348,5 +348,5 @@ fn h200(name: &'static str, n: usize) -> Machine {
         gemm_gflops: [50_000.0, 60_000.0, 50_000.0, 60_000.0],
         launch_ns: 4_600,
     };
-    machine(name, "NVIDIA H200 behind NVSwitch", vec![h200; n], topology)
+    machine(name, title, vec![h200; n], topology)
 }

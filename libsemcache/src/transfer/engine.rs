@@ -4,7 +4,7 @@
 use super::ops::{Deps, Ops};
 use super::store::Store;
 use crate::base::Rect;
-use crate::base::counters::{COUNTERS, devices};
+use crate::base::counters::{COUNTERS, on_device};
 use crate::device::api::{Backend, DeviceError, Region, Shape};
 
 /// The host side of an allocation: where its bytes are, and the operations in flight over them.
@@ -78,7 +78,7 @@ impl Engine<'_> {
             host.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
             COUNTERS.bytes.h2d.add(r.bytes() as u64);
-            devices::on(to.device).h2d.add(r.bytes() as u64);
+            on_device(to.device).h2d.add(r.bytes() as u64);
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Engine<'_> {
             from.ops.push(self.backend, r, t, false);
             host.ops.push(self.backend, r, t, true);
             COUNTERS.bytes.d2h.add(r.bytes() as u64);
-            devices::on(from.device).d2h.add(r.bytes() as u64);
+            on_device(from.device).d2h.add(r.bytes() as u64);
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Engine<'_> {
             to.ops.push(self.backend, r, t, true);
             if from.device != to.device {
                 COUNTERS.bytes.p2p.add(r.bytes() as u64);
-                devices::on(to.device).p2p.add(r.bytes() as u64);
+                on_device(to.device).p2p.add(r.bytes() as u64);
             }
         }
         Ok(())

@@ -36,14 +36,15 @@ fn hostile() -> Trace {
 #[test]
 fn nothing_from_outside_is_markup() {
     let mut told = report();
-    for device in &mut told.devices {
+    for device in &mut told.sum.devices {
         (device.name, device.kind) = (NAME.to_owned(), NAME.to_owned());
         device.left_out = [(NAME.to_owned(), 2)].into();
     }
-    let mut calls = told.calls["dgemm"].clone();
+    told.processes[0].command = NAME.to_owned();
+    let mut calls = told.sum.calls["dgemm"].clone();
     calls.add_host(NAME, 9);
-    told.calls.insert(NAME.to_owned(), calls);
-    told.degraded.insert(NAME.to_owned());
+    told.sum.calls.insert(NAME.to_owned(), calls);
+    told.sum.degraded.insert(NAME.to_owned());
     let (tame, plain) = (
         page(&given(Some(report()), [trace()])),
         page(&given(None, [trace()])),

@@ -41,7 +41,7 @@ fn trace() -> Trace {
 
 fn report() -> Report {
     Report::parse(
-        r#"{"version":2,"pid":5,
+        r#"{"version":3,"processes":[{"pid":5,"rank":2,"command":"./prog 7","processes":1,"seconds":1.25,"ended":true}],
         "devices":[{"name":"sim0","kind":"sim","memory":1000000,"calls":3,"tasks":12,"h2d":1048576,
             "left_out":{"slower":5},"virtual_time":{"kernels_ns":2000}}],
         "calls":{"dgemm":{"offloaded":3,"host":5,"why_host":{"small":4,"a_reason_of_later":1}},

@@ -12,12 +12,14 @@ fn a_page_of_a_report_and_a_trace() {
     assert_eq!(check(&page), 7, "{page}");
     for text in [
         "<b>3</b><span>of 9 calls on devices</span>",
-        "<b>99 MB</b><span>not moved</span>",
+        "<b>99 MB</b><span>less than copying at every call</span>",
         "kernels 38.0 us (46 %)",
         "waiting at page faults 10.0 us (10 %)",
         "<td>device 0 → device 1</td>",
         "device 0 sim0 (sim)",
         "from the host: 5.0 GB/s",
+        "<td class=\"n\">2</td><td class=\"n\">1.2</td>",
+        "<code>./prog 7</code>",
         "in virtual time: kernels 2.00 us",
         "allocate each matrix as one block",
         "does not know the reason",

@@ -64,6 +64,15 @@ pub(super) fn trace(v: &str) -> Result<Option<String>, Bad> {
     }
 }
 
+/// The devices that a text names as `SEMCACHE_DEVICES` does. Whether there are such devices, and a machine of that name to
+/// simulate, is not known here.
+///
+/// # Errors
+/// What the text is not, as the end of a sentence that begins with it.
+pub fn parse_devices(v: &str) -> Result<Devices, &'static str> {
+    devices(v).map_err(|Bad(why)| why)
+}
+
 pub(super) fn devices(v: &str) -> Result<Devices, Bad> {
     const WHAT: Bad =
         Bad("is not one of auto, none, cuda, cuda:0,2, sim:N, sim:PRESET, sim:PRESET:N");

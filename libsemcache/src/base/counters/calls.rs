@@ -1,6 +1,6 @@
 //! Call counters by routine: how many calls ran on devices, how many on the host, and why.
 //!
-//! A routine is named by a small index that the caller chooses; [`calls`] gets the names. Calls that run on the host
+//! A routine is named by a small index that the caller chooses; [`CallTable::calls`] gets the names. Calls that run on the host
 //! are counted by many threads at once, so those counters are sharded: threads that call at the same time mostly write
 //! to different cache lines.
 
@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::passed::{OWNED, PASSED, Passed};
 use super::reasons::WhyHost;
 use crate::base::dtype::Dtype;
 use crate::base::routine::Routine;
@@ -21,31 +22,98 @@ const SHARDS: usize = 16;
 const REASONS: usize = WhyHost::ALL.len();
 
 /// Two cache lines, because the prefetcher fetches lines in pairs.
+#[derive(Debug)]
 #[repr(align(128))]
 struct Shard {
     host: [[AtomicU64; REASONS]; MAX_ROUTINES],
 }
 
-static HOST: [Shard; SHARDS] = [const {
-    Shard {
-        host: [const { [const { AtomicU64::new(0) }; REASONS] }; MAX_ROUTINES],
-    }
-}; SHARDS];
-static OFFLOADED: [AtomicU64; MAX_ROUTINES] = [const { AtomicU64::new(0) }; MAX_ROUTINES];
-
-/// Counts a call that ran on devices. An index of [`MAX_ROUTINES`] or more is not counted.
-#[inline]
-pub fn offloaded(routine: usize) {
-    if let Some(count) = OFFLOADED.get(routine) {
-        count.fetch_add(1, Relaxed);
-    }
+/// The numbers of calls of all routines.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CallTable {
+    offloaded: [AtomicU64; MAX_ROUTINES],
+    host: [Shard; SHARDS],
+    passed: [Passed; OWNED + 1],
 }
 
-/// Counts a call that ran on the host, and why. An index of [`MAX_ROUTINES`] or more is not counted.
-#[inline]
-pub fn host(routine: usize, why: WhyHost) {
-    if let Some(reasons) = HOST[shard()].host.get(routine) {
-        reasons[why as usize].fetch_add(1, Relaxed);
+impl CallTable {
+    #[expect(clippy::declare_interior_mutable_const, reason = "an initial value")]
+    pub(super) const NEW: CallTable = CallTable {
+        offloaded: [const { AtomicU64::new(0) }; MAX_ROUTINES],
+        host: [const {
+            Shard {
+                host: [const { [const { AtomicU64::new(0) }; REASONS] }; MAX_ROUTINES],
+            }
+        }; SHARDS],
+        passed: [const { Passed::new() }; OWNED + 1],
+    };
+
+    /// Counts a call that ran on devices. An index of [`MAX_ROUTINES`] or more is not counted.
+    #[inline]
+    pub fn offloaded(&self, routine: usize) {
+        if let Some(count) = self.offloaded.get(routine) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts a call that ran on the host, and why. An index of [`MAX_ROUTINES`] or more is not counted.
+    #[inline]
+    pub fn host(&self, routine: usize, why: WhyHost) {
+        if let Some(reasons) = self.host[shard()].host.get(routine) {
+            reasons[why as usize].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The counters of calls that are passed to the host BLAS without a decision: one for each thread, and the last for all
+    /// threads that have none of their own.
+    #[must_use]
+    pub fn passed(&self) -> &[Passed; OWNED + 1] {
+        &self.passed
+    }
+
+    /// The calls so far of the routines that were called, by plain name (`dgemm`). `names` gives the name of each index;
+    /// the calls of two indices with the same name are added, and an index without a name is reported as `routine<index>`.
+    #[must_use]
+    pub fn calls<S: AsRef<str>>(&self, names: &[S]) -> BTreeMap<String, Calls> {
+        let mut all = BTreeMap::<String, Calls>::new();
+        for (routine, offloaded) in self.offloaded.iter().enumerate() {
+            let mut calls = Calls {
+                offloaded: offloaded.load(Relaxed),
+                ..Calls::default()
+            };
+            for why in WhyHost::ALL {
+                let shards = self.host.iter().map(|s| &s.host[routine][*why as usize]);
+                calls.add_host(why.name(), shards.map(|n| n.load(Relaxed)).sum());
+            }
+            for why in PASSED {
+                calls.add_host(why.name(), self.sum_passed(routine, why));
+            }
+            if calls != Calls::default() {
+                let name = names.get(routine);
+                let name =
+                    name.map_or_else(|| format!("routine{routine}"), |n| n.as_ref().to_owned());
+                all.entry(name).or_default().add(&calls);
+            }
+        }
+        all
+    }
+
+    /// How many calls of a routine were passed to the host BLAS without a decision, for this reason.
+    #[must_use]
+    pub fn sum_passed(&self, routine: usize, why: WhyHost) -> u64 {
+        self.passed.iter().map(|p| p.get(routine, why)).sum()
+    }
+
+    pub(super) fn reset(&self) {
+        let all = self.host.iter().flat_map(|s| s.host.iter().flatten());
+        let passed = self.passed.iter().flat_map(Passed::all);
+        for n in all.chain(&self.offloaded).chain(passed) {
+            // A store would make every page of the table present in memory.
+            if n.load(Relaxed) != 0 {
+                n.store(0, Relaxed);
+            }
+        }
     }
 }
 
@@ -84,39 +152,6 @@ impl Calls {
         self.offloaded += other.offloaded;
         for (why, n) in &other.why_host {
             self.add_host(why, *n);
-        }
-    }
-}
-
-/// The calls so far of the routines that were called, by plain name (`dgemm`). `names` gives the name of each index;
-/// the calls of two indices with the same name are added, and an index without a name is reported as `routine<index>`.
-#[must_use]
-pub fn calls<S: AsRef<str>>(names: &[S]) -> BTreeMap<String, Calls> {
-    let mut all = BTreeMap::<String, Calls>::new();
-    for (routine, offloaded) in OFFLOADED.iter().enumerate() {
-        let mut calls = Calls {
-            offloaded: offloaded.load(Relaxed),
-            ..Calls::default()
-        };
-        for why in WhyHost::ALL {
-            let shards = HOST.iter().map(|s| &s.host[routine][*why as usize]);
-            calls.add_host(why.name(), shards.map(|n| n.load(Relaxed)).sum());
-        }
-        if calls != Calls::default() {
-            let name = names.get(routine);
-            let name = name.map_or_else(|| format!("routine{routine}"), |n| n.as_ref().to_owned());
-            all.entry(name).or_default().add(&calls);
-        }
-    }
-    all
-}
-
-pub(super) fn reset() {
-    let all = HOST.iter().flat_map(|s| s.host.iter().flatten());
-    for n in all.chain(&OFFLOADED) {
-        // A store would make every page of the table present in memory.
-        if n.load(Relaxed) != 0 {
-            n.store(0, Relaxed);
         }
     }
 }

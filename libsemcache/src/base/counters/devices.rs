@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::reasons::LeftOut;
 use super::table::Counter;
-use crate::base::DeviceId;
-use crate::base::ids::MAX_DEVICES;
+use super::text::Text;
 
 /// When the operations of a device run on the machine that is modelled (`SEMCACHE_SIM=virtual`), in nanoseconds.
 #[derive(Debug)]
@@ -47,9 +46,15 @@ impl InVirtualTime {
     }
 }
 
-/// What one device did.
+/// What one device is, and what it did.
 #[derive(Debug)]
 pub struct OnDevice {
+    /// The GPU's product name, or `simN` for simulated device N; empty if the process has no such device.
+    pub name: Text<12>,
+    /// `sim` or `cuda`.
+    pub kind: Text<1>,
+    /// Bytes of its memory that the process may use.
+    pub memory: Counter,
     /// Calls of which it ran a task.
     pub calls: Counter,
     /// Tasks.
@@ -69,27 +74,24 @@ pub struct OnDevice {
     left_out: [Counter; LeftOut::ALL.len()],
 }
 
-static DEVICES: [OnDevice; MAX_DEVICES] = [const {
-    OnDevice {
-        calls: Counter::new(),
-        tasks: Counter::new(),
-        h2d: Counter::new(),
-        d2h: Counter::new(),
-        p2p: Counter::new(),
-        sampled_work: Counter::new(),
-        sampled_ns: Counter::new(),
-        in_virtual_time: InVirtualTime::new(),
-        left_out: [const { Counter::new() }; LeftOut::ALL.len()],
-    }
-}; MAX_DEVICES];
-
-/// The counters of a device.
-#[must_use]
-pub fn on(device: DeviceId) -> &'static OnDevice {
-    &DEVICES[device.index().min(MAX_DEVICES - 1)]
-}
-
 impl OnDevice {
+    pub(super) const fn new() -> OnDevice {
+        OnDevice {
+            name: Text::new(),
+            kind: Text::new(),
+            memory: Counter::new(),
+            calls: Counter::new(),
+            tasks: Counter::new(),
+            h2d: Counter::new(),
+            d2h: Counter::new(),
+            p2p: Counter::new(),
+            sampled_work: Counter::new(),
+            sampled_ns: Counter::new(),
+            in_virtual_time: InVirtualTime::new(),
+            left_out: [const { Counter::new() }; LeftOut::ALL.len()],
+        }
+    }
+
     /// Counts a call on other devices.
     pub fn left_out(&self, why: LeftOut) {
         self.left_out[why as usize].add(1);
@@ -104,11 +106,12 @@ impl OnDevice {
             .map(|(why, n)| (why.name().to_owned(), n.get()))
             .collect()
     }
-}
 
-pub(super) fn reset() {
-    for d in &DEVICES {
+    pub(super) fn reset(&self) {
         let OnDevice {
+            name,
+            kind,
+            memory,
             calls,
             tasks,
             h2d,
@@ -118,8 +121,19 @@ pub(super) fn reset() {
             sampled_ns,
             in_virtual_time,
             left_out,
-        } = d;
-        let all = [calls, tasks, h2d, d2h, p2p, sampled_work, sampled_ns];
+        } = self;
+        name.reset();
+        kind.reset();
+        let all = [
+            memory,
+            calls,
+            tasks,
+            h2d,
+            d2h,
+            p2p,
+            sampled_work,
+            sampled_ns,
+        ];
         let all = all.into_iter().chain(in_virtual_time.all());
         for n in all.chain(left_out) {
             n.reset();
@@ -133,8 +147,7 @@ mod tests {
 
     #[test]
     fn reasons_are_counted_by_name() {
-        // No test uses that many devices.
-        let device = on(DeviceId(60));
+        let device = OnDevice::new();
         device.left_out(LeftOut::Slower);
         device.left_out(LeftOut::Slower);
         device.left_out(LeftOut::NoPart);

@@ -138,22 +138,64 @@ named! {
     }
 }
 
-static DEGRADED: AtomicU64 = AtomicU64::new(0);
+impl WhyHost {
+    /// The reason of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<WhyHost> {
+        WhyHost::ALL.iter().copied().find(|why| why.name() == name)
+    }
 
-/// Marks a condition as degraded. Returns whether this is the first time, so that the caller logs it only once.
-pub fn degrade(what: Degraded) -> bool {
-    let bit = 1 << (what as u8);
-    DEGRADED.fetch_or(bit, Relaxed) & bit == 0
+    /// The reason as what follows "5 calls": a phrase for people.
+    #[must_use]
+    pub const fn said(self) -> &'static str {
+        match self {
+            WhyHost::Small => "too small to gain",
+            WhyHost::PredictedSlower => "sooner on the host",
+            WhyHost::Aliased => "with operands that overlap or lie in no tracked block",
+            WhyHost::BadArgument => "with an illegal argument",
+            WhyHost::Unsupported => "that no device computes",
+            WhyHost::Disabled => "of routines that SEMCACHE_DISABLE names",
+            WhyHost::Never => "kept on the host by SEMCACHE_OFFLOAD=never",
+            WhyHost::NoDevice => "without a device",
+            WhyHost::Starting => "made while devices were starting",
+            WhyHost::Loading => "made before the kernel was loaded",
+            WhyHost::OutOfMemory => "too large for device memory",
+            WhyHost::Refused => "that a device refused",
+            WhyHost::Convention => "to a BLAS whose calling convention is unknown",
+            WhyHost::Nested => "made by the host BLAS itself",
+            WhyHost::Forked => "in a child of fork",
+            WhyHost::Providers => "that could go to several BLAS libraries",
+            WhyHost::Empty => "with nothing to compute",
+            WhyHost::Environment => "under another floating-point environment",
+            WhyHost::Guarded => "on memory that the program protects itself",
+        }
+    }
 }
 
-/// All conditions that were marked so far.
-#[must_use]
-pub fn degraded() -> Vec<Degraded> {
-    let marked = DEGRADED.load(Relaxed);
-    let all = Degraded::ALL.iter().copied();
-    all.filter(|d| marked >> (*d as u8) & 1 == 1).collect()
-}
+/// The features that do not work as they should, one bit each.
+#[derive(Debug)]
+pub struct DegradedSet(AtomicU64);
 
-pub(super) fn forget_degraded() {
-    DEGRADED.store(0, Relaxed);
+impl DegradedSet {
+    pub(super) const fn new() -> Self {
+        DegradedSet(AtomicU64::new(0))
+    }
+
+    /// Adds a feature. Returns whether it was not there.
+    pub fn add(&self, what: Degraded) -> bool {
+        let bit = 1 << (what as u8);
+        self.0.fetch_or(bit, Relaxed) & bit == 0
+    }
+
+    /// All that were added so far.
+    #[must_use]
+    pub fn all(&self) -> Vec<Degraded> {
+        let marked = self.0.load(Relaxed);
+        let all = Degraded::ALL.iter().copied();
+        all.filter(|d| marked >> (*d as u8) & 1 == 1).collect()
+    }
+
+    pub(super) fn reset(&self) {
+        self.0.store(0, Relaxed);
+    }
 }

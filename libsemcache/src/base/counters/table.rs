@@ -23,6 +23,11 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
+    /// Stores a number that is no count: an id, a time, a size.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
     /// The count now.
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -86,11 +91,13 @@ macro_rules! counters {
             $($(#[doc = $tdoc])+ pub $top: u64,)*
         }
 
-        /// The counters of this process.
-        pub static COUNTERS: Counters = Counters {
-            $($group: $Atomics { $($name: Counter::new(),)* },)*
-            $($top: Counter::new(),)*
-        };
+        impl Counters {
+            #[expect(clippy::declare_interior_mutable_const, reason = "an initial value")]
+            pub(super) const NEW: Counters = Counters {
+                $($group: $Atomics { $($name: Counter::new(),)* },)*
+                $($top: Counter::new(),)*
+            };
+        }
 
         /// Every number of the report, in its order.
         pub const KEYS: &[Key] = &[$(

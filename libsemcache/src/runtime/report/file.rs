@@ -1,11 +1,13 @@
-//! Writes the report to a file, which appears as a whole at the end of the process, or to stderr.
+//! Writes the report to a file, which appears as a whole at the end of a process.
 //!
 //! This code runs while another program's process ends, so it relies on little: raw system calls only, a new temporary
-//! file beside the target that is renamed over it, and one line on stderr when that fails.
+//! file beside the target that is renamed over it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
 use super::Report;
@@ -31,27 +33,72 @@ pub fn destination(template: &str, pid: u32, is_main: bool) -> PathBuf {
     }
 }
 
-/// Delivers the report to `template` (`-`: stderr). If nothing was counted, only the main process reports that: a helper
-/// process that made no BLAS call leaves no file behind. Failures are one line on stderr.
-pub fn publish(template: &str, report: &Report, is_main: bool) {
-    if !is_main && report.is_empty() {
-        return;
+/// The path of the report of process `pid`: `%p` becomes its id. Without `%p` all processes of a run have one report.
+#[must_use]
+pub fn path_of(template: &str, pid: u32) -> PathBuf {
+    template.replace("%p", &pid.to_string()).into()
+}
+
+/// Writes a report to `path`. If the report that is there is of the same run and machine, their sum; if it is of the same run
+/// and another machine, to a path with this machine's name at its end.
+///
+/// # Errors
+/// The system's, or `EEXIST` if the path is not that of a regular file.
+pub fn merge(path: &Path, report: &Report) -> Result<(), Errno> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let _locked = lock(&path);
+    let there = |path: &Path| read(path).filter(|old| old.run == report.run);
+    match there(&path) {
+        Some(old) if old.node != report.node => {
+            let mut name = path.into_os_string();
+            name.push(format!(".{}", report.node));
+            let path = PathBuf::from(name);
+            write(&path, there(&path), report)
+        }
+        old => write(&path, old, report),
     }
-    if template == "-" {
-        say(&format!(
-            "semcache: report of process {}\n{}",
-            report.pid,
-            report.table()
-        ));
-        return;
+}
+
+/// Whether a report can be written to a path; nothing is left there.
+///
+/// # Errors
+/// As [`merge`].
+pub fn try_out(path: &Path) -> Result<(), Errno> {
+    is_there(path)?;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let beside = PathBuf::from(beside);
+    drop(own_file::open(&beside, OFlags::CREATE | OFlags::EXCL)?);
+    rustix::fs::unlinkat(CWD, &beside, AtFlags::empty())
+}
+
+fn write(path: &Path, old: Option<Report>, report: &Report) -> Result<(), Errno> {
+    let sum = old.map(|mut old| {
+        old.add(report);
+        old
+    });
+    let text = sum.as_ref().unwrap_or(report).json();
+    write_file(path, text.as_bytes(), std::process::id())
+}
+
+/// The report in a regular file.
+fn read(path: &Path) -> Option<Report> {
+    is_there(path).ok().filter(|there| *there)?;
+    Report::parse(&std::fs::read_to_string(path).ok()?).ok()
+}
+
+/// Holds the lock on the folder of a path, so that no process of the run writes the report meanwhile; for two seconds at most,
+/// after which another process may lose its part.
+fn lock(path: &Path) -> Option<OwnedFd> {
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, path.parent()?, how, Mode::empty()).ok()?;
+    for _ in 0..2000 {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(Duration::from_millis(1)),
+            _ => break,
+        }
     }
-    let path = destination(template, report.pid, is_main);
-    if let Err(error) = write_file(&path, report.json().as_bytes(), report.pid) {
-        say(&format!(
-            "semcache: cannot write the report {}: {error}\n",
-            path.display()
-        ));
-    }
+    Some(folder)
 }
 
 /// Writes `bytes` to a new file beside `path`, readable by its owner only, and renames it to `path`. A
@@ -84,13 +131,9 @@ pub fn write_file(path: &Path, bytes: &[u8], pid: u32) -> Result<(), Errno> {
     done
 }
 
-/// Writes to stderr past the program's stdio buffers. A failure cannot be reported anywhere.
-fn say(text: &str) {
-    let _ = write_all(std::io::stderr(), text.as_bytes());
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Process;
     use super::*;
 
     #[test]
@@ -104,6 +147,35 @@ mod tests {
             assert_eq!(destination(template, 7, main), PathBuf::from(path));
         }
         assert!(is_main(None, 7) && is_main(Some(7), 7) && !is_main(Some(8), 7));
+    }
+
+    #[test]
+    fn reports_of_a_run_are_added_up() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("r.json");
+        let report = |run: &str, node: &str, pid| {
+            let mut report = Report::new(run);
+            report.node = node.to_owned();
+            let process = Process {
+                pid,
+                processes: 1,
+                ..Process::default()
+            };
+            report.add_process(process);
+            report
+        };
+        let written = |path: &Path| read(path).map(|r| (r.run.clone(), r.counted()));
+        merge(&path, &report("a", "n", 1)).expect("written");
+        merge(&path, &report("a", "n", 2)).expect("written");
+        assert_eq!(written(&path), Some(("a".to_owned(), 2)));
+        merge(&path, &report("a", "m", 3)).expect("written");
+        let other = dir.path().join("r.json.m");
+        assert_eq!(written(&other), Some(("a".to_owned(), 1)));
+        merge(&path, &report("b", "n", 4)).expect("written");
+        assert_eq!(written(&path), Some(("b".to_owned(), 1)));
+        std::fs::write(&path, "{}").expect("written");
+        merge(&path, &report("b", "n", 5)).expect("replaced");
+        assert_eq!(written(&path), Some(("b".to_owned(), 1)));
     }
 
     #[test]

@@ -186,7 +186,9 @@ fn usable() -> usize {
 }
 
 fn why(reason: &str) -> u64 {
-    let calls = crate::base::counters::calls(&crate::blas::names::all());
+    let calls = crate::base::counters::PAGE
+        .calls
+        .calls(&crate::blas::names::all());
     calls.values().filter_map(|c| c.why_host.get(reason)).sum()
 }
 

@@ -317,7 +317,7 @@ fn devices_share_the_uploads_of_what_all_of_them_use() {
     );
     assert!(done.is_ok(), "{done:?}");
     let bytes = |i: usize| operands[i].view.bytes() as u64;
-    let sent = ids.map(|id| counters::devices::on(id).h2d.get());
+    let sent = ids.map(|id| counters::on_device(id).h2d.get());
     assert_eq!(sent.iter().sum::<u64>(), bytes(0) + bytes(1), "{sent:?}");
     // Each has a third of B, and about a third of A.
     let third = (bytes(0) + bytes(1)) / 3;
