@@ -12,6 +12,7 @@ mod calibrate;
 mod doctor;
 mod env;
 mod glibc;
+mod html;
 mod library;
 mod machine;
 mod output;
@@ -48,7 +49,8 @@ enum Verb {
     Machine(machine::Options),
     /// Prints every environment variable: what it accepts, its default, its value now; and the machines that can be simulated.
     Env(output::Output),
-    /// Prints a JSON report (`--report`, `SEMCACHE_REPORT`) as a table; several are added up.
+    /// Prints a JSON report (`--report`, `SEMCACHE_REPORT`) as a table; several are added up. Or makes a page with charts of
+    /// reports and traces (`--html`).
     Report(report::Options),
     /// Reads a trace (`--trace`, `SEMCACHE_TRACE`) and says where the time went: what devices and threads did, when no
     /// kernel ran, and what was waited for.

@@ -15,7 +15,7 @@ use semcache::base::counters::{Degraded, KEYS, LeftOut, WhyHost};
 
 use semcache::runtime::report::Report;
 
-use crate::summary;
+use crate::{html, summary};
 use values::{Assertion, SUMS};
 
 #[derive(clap::Args, Debug)]
@@ -38,8 +38,14 @@ pub(crate) struct Options {
     /// Print the numbers in which the second of two reports differs from the first
     #[arg(long)]
     compare: bool,
+    /// Write a page in one HTML file, with charts, instead of printing
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["keys", "json", "by", "print", "asserted", "compare"])]
+    html: Option<PathBuf>,
+    /// A trace for the page; may be given several times
+    #[arg(long, value_name = "FILE", requires = "html")]
+    trace: Vec<PathBuf>,
     /// Report files, or folders of *.json; their counts are summed
-    #[arg(required_unless_present = "keys", value_name = "FILE")]
+    #[arg(required_unless_present_any = ["keys", "trace"], value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
@@ -59,6 +65,17 @@ enum By {
 pub(crate) fn report(options: &Options) -> Result<ExitCode, String> {
     if options.keys {
         print!("{}", keys());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(path) = &options.html {
+        let given = !options.files.is_empty();
+        let sum = given.then(|| sum(&options.files)).transpose()?;
+        html::write(
+            path,
+            sum.map(|(sum, _)| sum),
+            &options.files,
+            &options.trace,
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     if options.compare {

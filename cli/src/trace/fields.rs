@@ -22,6 +22,7 @@ pub(super) enum Key {
     AfterLane(usize),
     AfterSeq(usize),
     Cause,
+    Tid,
     HostUs,
     DevicesUs,
     BeyondUs,
@@ -55,6 +56,7 @@ impl Key {
             "after2_seq" => Key::AfterSeq(1),
             "after3_seq" => Key::AfterSeq(2),
             "cause" => Key::Cause,
+            "tid" => Key::Tid,
             "host_us" => Key::HostUs,
             "devices_us" => Key::DevicesUs,
             "beyond_us" => Key::BeyondUs,
@@ -82,6 +84,8 @@ pub(super) struct Fields {
     /// Device, lane and position of the operations that this one waits for.
     pub(super) after: [(u8, u8, u64); 3],
     pub(super) cause: u64,
+    /// The thread whose page fault was served.
+    pub(super) tid: u32,
     pub(super) host_us: f64,
     pub(super) devices_us: f64,
     pub(super) beyond_us: f64,
@@ -118,6 +122,7 @@ impl Fields {
             Key::AfterLane(i) => self.after[i].1 = lane(),
             Key::AfterSeq(i) => self.after[i].2 = number,
             Key::Cause => self.cause = number,
+            Key::Tid => self.tid = u32::try_from(number).unwrap_or(0),
             Key::HostUs => self.host_us = value.double_value.unwrap_or(0.0),
             Key::DevicesUs => self.devices_us = value.double_value.unwrap_or(0.0),
             Key::BeyondUs => self.beyond_us = value.double_value.unwrap_or(0.0),

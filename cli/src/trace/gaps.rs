@@ -7,7 +7,7 @@ use super::model::{Device, KERNELS, Op, Trace, What};
 
 /// What a device waited for while no kernel ran on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// The host had not queued the next kernel yet.
     Host,
     /// An upload.
@@ -28,7 +28,7 @@ pub(super) enum Cause {
 
 impl Cause {
     /// All causes.
-    pub(super) const ALL: [Cause; 8] = [
+    pub(crate) const ALL: [Cause; 8] = [
         Cause::Host,
         Cause::Upload,
         Cause::Download,
@@ -52,26 +52,26 @@ impl Cause {
 
 /// A time in which no kernel ran on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Gap {
-    pub(super) device: u8,
-    pub(super) from: u64,
-    pub(super) to: u64,
+pub(crate) struct Gap {
+    pub(crate) device: u8,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
     /// The kernel that ended it.
-    pub(super) kernel: OpId,
+    pub(crate) kernel: OpId,
 }
 
 /// A part of a gap with one cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Part {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) cause: Cause,
+pub(crate) struct Part {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) cause: Cause,
     /// The operation that was waited for.
-    pub(super) op: Option<OpId>,
+    pub(crate) op: Option<OpId>,
 }
 
 /// The gaps of a device, in the order of time: from its first operation to its first kernel, and between kernels.
-pub(super) fn gaps(device: &Device) -> Vec<Gap> {
+pub(crate) fn gaps(device: &Device) -> Vec<Gap> {
     let first = device.lanes.iter().filter_map(|lane| lane.ops.first());
     let mut end = first.map(|op| op.from).min().unwrap_or(0);
     let mut all = Vec::new();
@@ -108,7 +108,7 @@ fn last<'a>(trace: &'a Trace, id: OpId, op: &Op) -> Option<(OpId, &'a Op)> {
 
 /// The parts of a gap, in the order of time. Until the kernel is queued, the cause is the host. Then it is the
 /// operation which the kernel waits for and which completed last, until that has completed.
-pub(super) fn parts(trace: &Trace, gap: &Gap) -> Vec<Part> {
+pub(crate) fn parts(trace: &Trace, gap: &Gap) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut at = gap.from;
     let mut part = |to: u64, cause, op| {
@@ -147,7 +147,7 @@ const STEPS: usize = 3;
 
 /// An operation and up to three that were waited for in turn: each is the last to complete of those that the one before
 /// it had to wait for, and completed after both `since` and the moment at which the one before it was queued.
-pub(super) fn chain(trace: &Trace, id: OpId, since: u64) -> Vec<OpId> {
+pub(crate) fn chain(trace: &Trace, id: OpId, since: u64) -> Vec<OpId> {
     let mut chain = vec![id];
     let mut at = trace.op(id);
     while let Some(op) = at.take()
@@ -167,7 +167,7 @@ pub(super) fn chain(trace: &Trace, id: OpId, since: u64) -> Vec<OpId> {
 }
 
 /// For how long a device ran no kernel, by cause in the order of [`Cause::ALL`].
-pub(super) fn idle(trace: &Trace, gaps: &[Gap]) -> [u64; Cause::ALL.len()] {
+pub(crate) fn idle(trace: &Trace, gaps: &[Gap]) -> [u64; Cause::ALL.len()] {
     let mut sums = [0; Cause::ALL.len()];
     for gap in gaps {
         for part in parts(trace, gap) {
@@ -178,7 +178,7 @@ pub(super) fn idle(trace: &Trace, gaps: &[Gap]) -> [u64; Cause::ALL.len()] {
 }
 
 /// The longest gaps, the longest first.
-pub(super) fn longest(mut gaps: Vec<Gap>, number: usize) -> Vec<Gap> {
+pub(crate) fn longest(mut gaps: Vec<Gap>, number: usize) -> Vec<Gap> {
     gaps.sort_by_key(|gap| (u64::MAX - (gap.to - gap.from), gap.from));
     gaps.truncate(number);
     gaps

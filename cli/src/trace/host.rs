@@ -6,7 +6,7 @@ use super::threads::{Doing, doing, stretches};
 
 /// What a thread did, roughly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// It was in no call.
     Program,
     /// It was in no call, and the last call ran on the host BLAS: in that, or behind it.
@@ -17,7 +17,7 @@ pub(super) enum Kind {
     Wait,
     /// It page-locked memory, or ended that.
     PageLock,
-    /// It served a page fault.
+    /// It served a page fault, or waited until its own was served.
     Fault,
     /// It brought the devices up.
     Start,
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub(super) const ALL: [Kind; 8] = [
+    pub(crate) const ALL: [Kind; 8] = [
         Kind::Program,
         Kind::HostBlas,
         Kind::Call,
@@ -45,14 +45,14 @@ impl Kind {
             Doing::Call(..) => Kind::Call,
             Doing::Wait(..) => Kind::Wait,
             Doing::Pin(..) | Doing::Unpin(..) => Kind::PageLock,
-            Doing::Fault(..) => Kind::Fault,
+            Doing::Fault(..) | Doing::Faulted(..) => Kind::Fault,
             Doing::Start(_) => Kind::Start,
         }
     }
 }
 
 /// The place of the thread that queued the kernel which ended a gap.
-pub(super) fn queued_by(trace: &Trace, gap: &Gap) -> Option<usize> {
+pub(crate) fn queued_by(trace: &Trace, gap: &Gap) -> Option<usize> {
     let kernel = trace.op(gap.kernel)?;
     match trace.cause(kernel.cause) {
         Some((thread, _)) => Some(thread),
@@ -62,7 +62,7 @@ pub(super) fn queued_by(trace: &Trace, gap: &Gap) -> Option<usize> {
 
 /// For how long a device waited for the host, by what the thread that queued the next kernel did, in the order of
 /// [`Kind::ALL`]. The gaps of one device, in the order of time.
-pub(super) fn host(trace: &Trace, gaps: &[Gap]) -> [u64; Kind::ALL.len()] {
+pub(crate) fn host(trace: &Trace, gaps: &[Gap]) -> [u64; Kind::ALL.len()] {
     let mut sums = [0; Kind::ALL.len()];
     let mut spans = vec![Vec::new(); trace.threads.len()];
     for gap in gaps {

@@ -1,21 +1,21 @@
 //! `semcache trace`: reads the trace of a process and says where the time went.
 
 mod fields;
-mod gantt;
-mod gaps;
-mod host;
+pub(crate) mod gantt;
+pub(crate) mod gaps;
+pub(crate) mod host;
 mod issuing;
-mod model;
-mod page;
-mod predicted;
+pub(crate) mod model;
+pub(crate) mod page;
+pub(crate) mod predicted;
 mod read;
-mod shares;
-mod tell;
-mod threads;
+pub(crate) mod shares;
+pub(crate) mod tell;
+pub(crate) mod threads;
 mod timeline;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -77,7 +77,8 @@ pub(crate) fn trace(options: &Options) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn load(path: &Path) -> Result<Trace, String> {
+/// Reads a trace from its file.
+pub(crate) fn load(path: &Path) -> Result<Trace, String> {
     let named = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut file = File::open(path).map_err(named)?;
     let mut reader = Reader::new();

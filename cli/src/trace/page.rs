@@ -116,7 +116,7 @@ fn counted(number: u64, one: &str) -> String {
 }
 
 /// The line on the whole trace.
-pub(super) fn first_line(trace: &Trace, totals: &Totals) -> String {
+pub(crate) fn first_line(trace: &Trace, totals: &Totals) -> String {
     let Totals {
         on_devices,
         replayed,
@@ -370,7 +370,7 @@ fn host_table(rows: &[(u8, [u64; Kind::ALL.len()])]) -> String {
 }
 
 /// A gap in words: a line on the gap, and one for each part, the longest first.
-pub(super) fn gap_text(trace: &Trace, gap: &Gap) -> String {
+pub(crate) fn gap_text(trace: &Trace, gap: &Gap) -> String {
     let kernel = trace.op(gap.kernel);
     let mut text = format!(
         "  from {}, {}, device {}: ended by {}, queued at {}\n",

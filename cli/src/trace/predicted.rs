@@ -12,13 +12,13 @@ use super::model::{Did, Name, Side, Thread, Trace};
 
 /// A call with a prediction, and what it took; times in nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Call {
-    pub(super) id: u64,
-    pub(super) name: Name,
-    pub(super) sizes: [u32; 3],
+pub(crate) struct Call {
+    pub(crate) id: u64,
+    pub(crate) name: Name,
+    pub(crate) sizes: [u32; 3],
     /// How many devices did something for it.
-    pub(super) devices: u32,
-    pub(super) predicted: u64,
+    pub(crate) devices: u32,
+    pub(crate) predicted: u64,
     /// When it was decided that devices run it.
     decided: u64,
     from: u64,
@@ -26,26 +26,26 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn measured(&self) -> u64 {
+    pub(crate) fn measured(&self) -> u64 {
         self.to - self.from
     }
 
     /// By which share of the measured time the prediction is too long.
-    pub(super) fn error(&self) -> f64 {
+    pub(crate) fn error(&self) -> f64 {
         self.predicted as f64 / self.measured().max(1) as f64 - 1.0
     }
 }
 
 /// How far off predictions are, whichever way, as shares of the measured times.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Errors {
-    pub(super) median: f64,
-    pub(super) nine_tenths: f64,
+pub(crate) struct Errors {
+    pub(crate) median: f64,
+    pub(crate) nine_tenths: f64,
 }
 
 impl Errors {
     /// `None` without calls.
-    pub(super) fn of(calls: &[Call]) -> Option<Errors> {
+    pub(crate) fn of(calls: &[Call]) -> Option<Errors> {
         let mut errors: Vec<f64> = calls.iter().map(|call| call.error().abs()).collect();
         errors.sort_by(f64::total_cmp);
         let rank = |share: f64| {
@@ -68,7 +68,7 @@ struct Work {
 }
 
 /// The calls that a decision sent to devices, in the order of their numbers. Replays have no prediction of their own.
-pub(super) fn calls(trace: &Trace) -> Vec<Call> {
+pub(crate) fn calls(trace: &Trace) -> Vec<Call> {
     let mut works: HashMap<u64, Work> = HashMap::new();
     for (device, _, op) in trace.ops().filter(|(_, _, op)| op.cause != 0) {
         let work = works.entry(op.cause).or_insert(Work {
@@ -125,7 +125,7 @@ fn of_thread(thread: &Thread, works: &HashMap<u64, Work>, all: &mut Vec<Call>) {
 
 /// A line for each call, with its fields separated by tabs, behind a line with their names. `planned_s` are the seconds from
 /// the decision to the first page lock or operation.
-pub(super) fn list(trace: &Trace) -> String {
+pub(crate) fn list(trace: &Trace) -> String {
     let mut text =
         "call\troutine\tm\tn\tk\tdevices\tpredicted_s\tmeasured_s\tplanned_s\n".to_owned();
     for call in calls(trace) {

@@ -114,6 +114,8 @@ pub(super) struct Reader {
     begun: Option<(Track, Event)>,
     /// Beginnings and ends (`None`) that did not come one after the other.
     loose: HashMap<Track, Vec<(u64, Option<Event>)>>,
+    /// Page faults as slices of the threads that waited for them, by the numbers of these.
+    faults: Vec<(u32, Slice)>,
     summed: bool,
 }
 
@@ -131,6 +133,7 @@ impl Reader {
             tracks: HashMap::new(),
             begun: None,
             loose: HashMap::new(),
+            faults: Vec::new(),
             summed: false,
         }
     }
@@ -174,6 +177,12 @@ impl Reader {
         self.part();
         for (track, events) in std::mem::take(&mut self.loose) {
             self.match_by_time(track, events);
+        }
+        for (tid, slice) in std::mem::take(&mut self.faults) {
+            let mut threads = self.trace.threads.iter_mut();
+            if let Some(thread) = threads.find(|t| t.tid == tid) {
+                thread.slices.push(slice);
+            }
         }
         self.trace.cut_off = !self.rest.is_empty() && !self.lost || !self.summed;
         self.trace.sort();
@@ -376,13 +385,18 @@ impl Reader {
         match track {
             Track::Thread(thread) => {
                 let did = self.did(event);
-                self.trace.threads[thread].slices.push(Slice {
+                let slice = Slice {
                     from,
                     to,
                     cause: fields.cause,
                     name,
                     did,
-                });
+                };
+                self.trace.threads[thread].slices.push(slice);
+                if did == Did::Fault {
+                    let did = Did::Faulted;
+                    self.faults.push((fields.tid, Slice { did, ..slice }));
+                }
             }
             Track::Lane(device, lane) => {
                 let op = Op {
@@ -444,7 +458,10 @@ impl Reader {
                     probe: fields.probe,
                 });
             }
-            Track::Device(device) => self.trace.devices[device].evictions += 1,
+            Track::Device(device) => {
+                let eviction = (event.at, fields.amount);
+                self.trace.devices[device].evictions.push(eviction);
+            }
             Track::Lane(device, lane) => self.untimed(device, lane, event),
             Track::Process | Track::Thread(_) => {}
         }

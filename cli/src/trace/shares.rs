@@ -6,64 +6,64 @@ use super::model::{Did, Side, Thread, Trace, What};
 
 /// What a lane of a device did.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct LaneShare {
-    pub(super) device: u8,
-    pub(super) lane: &'static str,
+pub(crate) struct LaneShare {
+    pub(crate) device: u8,
+    pub(crate) lane: &'static str,
     /// Operations whose times are in the trace.
-    pub(super) operations: u64,
+    pub(crate) operations: u64,
     /// Operations whose times are not.
-    pub(super) untimed: u64,
+    pub(crate) untimed: u64,
     /// The time in which at least one operation ran.
-    pub(super) busy: u64,
+    pub(crate) busy: u64,
     /// The bytes of copies, those without times included; `None` if there are no copies.
-    pub(super) bytes: Option<u64>,
+    pub(crate) bytes: Option<u64>,
     /// The bytes of copies whose times are in the trace, and how long at least one of them ran.
-    pub(super) copied: (u64, u64),
+    pub(crate) copied: (u64, u64),
 }
 
 /// What a thread did.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct ThreadShare {
-    pub(super) tid: u32,
-    pub(super) name: String,
-    pub(super) calls: u64,
-    pub(super) in_calls: u64,
+pub(crate) struct ThreadShare {
+    pub(crate) tid: u32,
+    pub(crate) name: String,
+    pub(crate) calls: u64,
+    pub(crate) in_calls: u64,
     /// The time of `in_calls` in which it waited for operations.
-    pub(super) waiting: u64,
-    pub(super) faults: u64,
-    pub(super) in_faults: u64,
+    pub(crate) waiting: u64,
+    pub(crate) faults: u64,
+    pub(crate) in_faults: u64,
 }
 
 /// The sums over a whole trace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) on_devices: u64,
-    pub(super) replayed: u64,
-    pub(super) on_host: u64,
+pub(crate) struct Totals {
+    pub(crate) on_devices: u64,
+    pub(crate) replayed: u64,
+    pub(crate) on_host: u64,
     /// Calls that ran on the host BLAS, counted in the summary only.
-    pub(super) counted: u64,
-    pub(super) up: u64,
-    pub(super) down: u64,
-    pub(super) peer: u64,
-    pub(super) faults: u64,
-    pub(super) evictions: u64,
+    pub(crate) counted: u64,
+    pub(crate) up: u64,
+    pub(crate) down: u64,
+    pub(crate) peer: u64,
+    pub(crate) faults: u64,
+    pub(crate) evictions: u64,
     /// What had no room in the trace: kind, number, bytes.
-    pub(super) dropped: Vec<(String, u64, u64)>,
+    pub(crate) dropped: Vec<(String, u64, u64)>,
     /// Operations whose times are not in the trace.
-    pub(super) untimed: u64,
+    pub(crate) untimed: u64,
     /// Slices of threads whose end is not in the trace.
-    pub(super) unfinished: u64,
+    pub(crate) unfinished: u64,
 }
 
 /// The beginning of the first and the end of the last operation of any device.
-pub(super) fn span(trace: &Trace) -> Option<(u64, u64)> {
+pub(crate) fn span(trace: &Trace) -> Option<(u64, u64)> {
     let first = trace.ops().map(|(_, _, op)| op.from).min()?;
     let last = trace.ops().map(|(_, _, op)| op.to).max()?;
     Some((first, last))
 }
 
 /// What each lane did.
-pub(super) fn lanes(trace: &Trace) -> Vec<LaneShare> {
+pub(crate) fn lanes(trace: &Trace) -> Vec<LaneShare> {
     let mut shares = Vec::new();
     for device in &trace.devices {
         for (lane, name) in device.shown() {
@@ -94,7 +94,8 @@ fn bytes(amounts: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// The length of what spans cover together; they come in the order of their beginnings.
-fn covered(spans: impl Iterator<Item = (u64, u64)>) -> u64 {
+/// The length of what spans cover together; they come in the order of their beginnings.
+pub(crate) fn covered(spans: impl Iterator<Item = (u64, u64)>) -> u64 {
     let (mut sum, mut end) = (0, 0);
     for (from, to) in spans {
         sum += to.saturating_sub(from.max(end));
@@ -104,7 +105,7 @@ fn covered(spans: impl Iterator<Item = (u64, u64)>) -> u64 {
 }
 
 /// What each thread did.
-pub(super) fn threads(trace: &Trace) -> Vec<ThreadShare> {
+pub(crate) fn threads(trace: &Trace) -> Vec<ThreadShare> {
     trace.threads.iter().map(thread).collect()
 }
 
@@ -133,7 +134,7 @@ fn thread(thread: &Thread) -> ThreadShare {
 }
 
 /// The sums over the whole trace.
-pub(super) fn totals(trace: &Trace) -> Totals {
+pub(crate) fn totals(trace: &Trace) -> Totals {
     let mut totals = Totals {
         unfinished: trace.unfinished,
         ..Totals::default()
@@ -159,7 +160,7 @@ pub(super) fn totals(trace: &Trace) -> Totals {
         };
         *sum = sum.saturating_add(amount);
     }
-    totals.evictions = trace.devices.iter().map(|d| d.evictions).sum();
+    totals.evictions = trace.devices.iter().map(|d| d.evictions.len() as u64).sum();
     totals.untimed = lanes().map(|lane| lane.untimed.len() as u64).sum();
     let mut dropped: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (name, number) in &trace.summary {

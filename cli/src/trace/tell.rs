@@ -23,7 +23,7 @@ pub(crate) fn length(ns: u64) -> String {
 }
 
 /// A moment, in seconds since the trace began.
-pub(super) fn moment(trace: &Trace, at: u64) -> String {
+pub(crate) fn moment(trace: &Trace, at: u64) -> String {
     format!("{:.6} s", at.saturating_sub(trace.from) as f64 / 1e9)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn amount(bytes: u64) -> String {
 }
 
 /// A part of a whole.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
     }
@@ -41,7 +41,7 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 }
 
 /// Bytes per nanosecond, which are gigabytes per second.
-pub(super) fn rate(bytes: u64, ns: u64) -> String {
+pub(crate) fn rate(bytes: u64, ns: u64) -> String {
     if ns == 0 {
         return "-".to_owned();
     }
@@ -49,7 +49,7 @@ pub(super) fn rate(bytes: u64, ns: u64) -> String {
 }
 
 /// A call or fault by its number: `call 12 (dgemm)`.
-pub(super) fn cause(trace: &Trace, id: u64) -> String {
+pub(crate) fn cause(trace: &Trace, id: u64) -> String {
     match trace.cause(id) {
         _ if id == 0 => "no call".to_owned(),
         Some((_, slice)) if slice.did == Did::Fault => {
@@ -61,7 +61,7 @@ pub(super) fn cause(trace: &Trace, id: u64) -> String {
 }
 
 /// What an operation does: `upload of 128 MiB`.
-pub(super) fn what(trace: &Trace, op: &Op) -> String {
+pub(crate) fn what(trace: &Trace, op: &Op) -> String {
     let amount = amount(op.amount);
     match op.what {
         What::Upload => format!("upload of {amount}"),
@@ -73,7 +73,7 @@ pub(super) fn what(trace: &Trace, op: &Op) -> String {
 }
 
 /// An operation in a word or two, for a chart: the routine of a kernel, the bytes of a copy.
-pub(super) fn short(trace: &Trace, op: &Op) -> String {
+pub(crate) fn short(trace: &Trace, op: &Op) -> String {
     match op.what {
         What::Kernel => trace.names.text(op.name).to_owned(),
         What::Peer(from) => format!("{} from {from}", amount(op.amount)),
@@ -82,7 +82,7 @@ pub(super) fn short(trace: &Trace, op: &Op) -> String {
 }
 
 /// An operation with its device, if it is not `device`, and its call.
-pub(super) fn operation(trace: &Trace, id: OpId, device: Option<u8>) -> String {
+pub(crate) fn operation(trace: &Trace, id: OpId, device: Option<u8>) -> String {
     let Some(op) = trace.op(id) else {
         let lane = LANES.get(id.lane() as usize).unwrap_or(&"another lane");
         let (device, seq) = (id.device(), id.seq());
@@ -105,7 +105,7 @@ pub(super) fn operation(trace: &Trace, id: OpId, device: Option<u8>) -> String {
 }
 
 /// What a thread was doing.
-pub(super) fn doing(trace: &Trace, doing: Doing) -> String {
+pub(crate) fn doing(trace: &Trace, doing: Doing) -> String {
     let within = |id| match id {
         0 => String::new(),
         id => format!(" in {}", cause(trace, id)),
@@ -114,6 +114,7 @@ pub(super) fn doing(trace: &Trace, doing: Doing) -> String {
         Doing::Call(id, _) => format!("in {}", cause(trace, id)),
         Doing::Wait(op, id) => format!("waited{} for {}", within(id), operation(trace, op, None)),
         Doing::Fault(id, name) => format!("served {} {id}", trace.names.text(name)),
+        Doing::Faulted(id, name) => format!("waited for {} {id}", trace.names.text(name)),
         Doing::Pin(bytes, id) => format!("page-locked {}{}", amount(bytes), within(id)),
         Doing::Unpin(bytes, id) => {
             format!("ended the page lock of {}{}", amount(bytes), within(id))

@@ -7,15 +7,15 @@ use semcache::trace::OpId;
 
 /// A stretch of a thread's time in which the same slices are open.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch<'a> {
-    pub(super) from: u64,
-    pub(super) to: u64,
+pub(crate) struct Stretch<'a> {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
     /// The innermost slice.
-    pub(super) inside: Option<&'a Slice>,
+    pub(crate) inside: Option<&'a Slice>,
     /// The innermost call or fault.
-    pub(super) call: Option<&'a Slice>,
+    pub(crate) call: Option<&'a Slice>,
     /// The last call that ended before.
-    pub(super) before: Option<&'a Slice>,
+    pub(crate) before: Option<&'a Slice>,
 }
 
 /// The slices that are open at a moment, and what is known of the time before it.
@@ -60,7 +60,7 @@ impl<'a> Open<'a> {
 }
 
 /// The stretches of a thread between two moments, in the order of time; they cover all of it.
-pub(super) fn stretches<'a>(
+pub(crate) fn stretches<'a>(
     thread: &'a Thread,
     from: u64,
     to: u64,
@@ -84,13 +84,15 @@ pub(super) fn stretches<'a>(
 
 /// What a thread was doing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Doing {
+pub(crate) enum Doing {
     /// It was inside the call of this number and name, and nothing more is known.
     Call(u64, Name),
     /// It waited for an operation, in the call or fault of this number.
     Wait(OpId, u64),
     /// It served the page fault of this number.
     Fault(u64, Name),
+    /// It waited until its page fault of this number and name was served.
+    Faulted(u64, Name),
     /// It page-locked this many bytes, in the call or fault of this number (0: in none).
     Pin(u64, u64),
     /// It ended the page lock of this many bytes.
@@ -104,7 +106,7 @@ pub(super) enum Doing {
 }
 
 /// What the thread did in a stretch of its time.
-pub(super) fn doing(stretch: &Stretch<'_>) -> Doing {
+pub(crate) fn doing(stretch: &Stretch<'_>) -> Doing {
     let id = stretch.call.map_or(0, |call| call.cause);
     match (stretch.inside.map(|i| (i.did, i)), stretch.before) {
         (Some((Did::Wait(op), i)), _) => Doing::Wait(op, i.cause.max(id)),
@@ -112,6 +114,7 @@ pub(super) fn doing(stretch: &Stretch<'_>) -> Doing {
         (Some((Did::Unpin(bytes), _)), _) => Doing::Unpin(bytes, id),
         (Some((Did::Start, i)), _) => Doing::Start(i.name),
         (Some((Did::Fault, i)), _) => Doing::Fault(i.cause, i.name),
+        (Some((Did::Faulted, i)), _) => Doing::Faulted(i.cause, i.name),
         (Some((_, i)), _) => Doing::Call(i.cause, i.name),
         (None, Some(before)) => match before.did {
             Did::Call(Side::Host(why), _) => Doing::HostBlas(before.name, why),
@@ -122,7 +125,7 @@ pub(super) fn doing(stretch: &Stretch<'_>) -> Doing {
 }
 
 /// What a thread did between two moments and for how long, the longest first.
-pub(super) fn doings(thread: &Thread, from: u64, to: u64) -> Vec<(Doing, u64)> {
+pub(crate) fn doings(thread: &Thread, from: u64, to: u64) -> Vec<(Doing, u64)> {
     let mut sums: HashMap<Doing, u64> = HashMap::new();
     stretches(thread, from, to, |s| {
         *sums.entry(doing(&s)).or_insert(0) += s.to - s.from;

@@ -4,9 +4,9 @@ use super::window::Window;
 
 /// A mark of the axis: the part of the axis that lies before it, and its text.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Tick {
-    pub(super) at: f64,
-    pub(super) text: String,
+pub(crate) struct Tick {
+    pub(crate) at: f64,
+    pub(crate) text: String,
 }
 
 /// Units by their nanoseconds, the longest first.
@@ -19,7 +19,7 @@ const UNITS: [(u64, &str); 4] = [
 
 /// The marks of a window at round times since `origin`, which is not later than the window's beginning; at most `most`,
 /// which is at least 1, and one more.
-pub(super) fn ticks(window: Window, origin: u64, most: usize) -> Vec<Tick> {
+pub(crate) fn ticks(window: Window, origin: u64, most: usize) -> Vec<Tick> {
     let step = step(window.length() / most.max(1) as u64);
     let begin = window.from.saturating_sub(origin);
     let end = begin.saturating_add(window.length());

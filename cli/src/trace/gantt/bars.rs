@@ -5,7 +5,7 @@ use crate::trace::model::{Did, What};
 
 /// What a row shows, each in a colour or a character of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Upload,
     Download,
     Peer,
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// All kinds. Of a thread's slices, the ones that lie inside others come first.
-    pub(super) const ALL: [Kind; 11] = [
+    pub(crate) const ALL: [Kind; 11] = [
         Kind::Upload,
         Kind::Download,
         Kind::Peer,
@@ -36,7 +36,7 @@ impl Kind {
     ];
 
     /// The kind of an operation of a device.
-    pub(super) fn of_op(what: What) -> Kind {
+    pub(crate) fn of_op(what: What) -> Kind {
         match what {
             What::Upload => Kind::Upload,
             What::Download => Kind::Download,
@@ -47,11 +47,11 @@ impl Kind {
     }
 
     /// The kind of a slice of a thread.
-    pub(super) fn of_slice(did: Did) -> Kind {
+    pub(crate) fn of_slice(did: Did) -> Kind {
         match did {
             Did::Call(..) => Kind::Call,
             Did::Wait(_) => Kind::Wait,
-            Did::Fault => Kind::Fault,
+            Did::Fault | Did::Faulted => Kind::Fault,
             Did::Pin(_) | Did::Unpin(_) => Kind::Pin,
             Did::Start => Kind::Start,
             Did::Other => Kind::Other,
@@ -59,7 +59,7 @@ impl Kind {
     }
 
     /// The kind's short name and what it means.
-    pub(super) fn name(self) -> (&'static str, &'static str) {
+    pub(crate) fn name(self) -> (&'static str, &'static str) {
         match self {
             Kind::Upload => ("upload", "copy from host memory to the device"),
             Kind::Download => ("download", "copy from the device to host memory"),
@@ -91,15 +91,15 @@ struct Layer {
 
 /// A part of a column: its kind, whether it belongs to what was asked for, and its share of the column's time.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Part {
-    pub(super) kind: Kind,
-    pub(super) strong: bool,
-    pub(super) share: f64,
+pub(crate) struct Part {
+    pub(crate) kind: Kind,
+    pub(crate) strong: bool,
+    pub(crate) share: f64,
 }
 
 /// The bars of one row.
 #[derive(Debug)]
-pub(super) struct Bars {
+pub(crate) struct Bars {
     window: Window,
     columns: usize,
     /// By kind; what belongs to the call comes before the rest. A kind that the row does not have is empty.
@@ -108,7 +108,7 @@ pub(super) struct Bars {
 
 impl Bars {
     /// A row without bars.
-    pub(super) fn new(window: Window, columns: usize) -> Bars {
+    pub(crate) fn new(window: Window, columns: usize) -> Bars {
         Bars {
             window,
             columns: columns.max(1),
@@ -117,7 +117,7 @@ impl Bars {
     }
 
     /// Adds a slice of time, if it lies in the window; says whether it does.
-    pub(super) fn add(&mut self, kind: Kind, strong: bool, from: u64, to: u64) -> bool {
+    pub(crate) fn add(&mut self, kind: Kind, strong: bool, from: u64, to: u64) -> bool {
         let to = to.max(from);
         if !self.window.meets(from, to) {
             return false;
@@ -153,7 +153,7 @@ impl Bars {
 
     /// The parts of each column, in the order of [`Kind::ALL`], what belongs to the call first. Their shares are at most 1
     /// together: of slices inside others, the inner ones count.
-    pub(super) fn columns(&self) -> Vec<Vec<Part>> {
+    pub(crate) fn columns(&self) -> Vec<Vec<Part>> {
         let length = self.window.length() as f64;
         let mut all = vec![Vec::new(); self.columns];
         let mut left = vec![1.0_f64; self.columns];

@@ -7,40 +7,40 @@ use crate::trace::tell;
 
 /// How many rows there may be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Most {
-    pub(super) devices: usize,
-    pub(super) threads: usize,
+pub(crate) struct Most {
+    pub(crate) devices: usize,
+    pub(crate) threads: usize,
 }
 
 /// A row.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// The device or the thread; empty if the row above has the same.
-    pub(super) owner: String,
+    pub(crate) owner: String,
     /// The lane of a device; empty for a thread.
-    pub(super) lane: &'static str,
+    pub(crate) lane: &'static str,
     /// The parts of each column.
-    pub(super) columns: Vec<Vec<Part>>,
+    pub(crate) columns: Vec<Vec<Part>>,
     /// The names of the operations of a device with their beginnings and ends: the first ones of those that take at least
     /// a fiftieth of the window.
-    pub(super) names: Vec<(String, u64, u64)>,
+    pub(crate) names: Vec<(String, u64, u64)>,
     /// The share of the window in which the lane ran operations.
-    pub(super) busy: Option<f64>,
+    pub(crate) busy: Option<f64>,
 }
 
 /// A chart.
 #[derive(Debug)]
-pub(super) struct Chart {
-    pub(super) title: String,
+pub(crate) struct Chart {
+    pub(crate) title: String,
     /// The moment from which the axis counts, and what that moment is.
-    pub(super) origin: u64,
-    pub(super) since: &'static str,
-    pub(super) window: Window,
-    pub(super) rows: Vec<Row>,
+    pub(crate) origin: u64,
+    pub(crate) since: &'static str,
+    pub(crate) window: Window,
+    pub(crate) rows: Vec<Row>,
     /// What has no row, if anything.
-    pub(super) omitted: Option<String>,
+    pub(crate) omitted: Option<String>,
     /// Whether the chart is of one call or fault, so that what belongs to it is told from the rest.
-    pub(super) of_call: bool,
+    pub(crate) of_call: bool,
 }
 
 /// An operation has its name in the chart if it takes this part of the window.
@@ -50,7 +50,7 @@ const NAMES: usize = 50;
 
 impl Chart {
     /// The chart of a part of a trace.
-    pub(super) fn new(
+    pub(crate) fn new(
         trace: &Trace,
         choice: Choice,
         columns: usize,
@@ -82,7 +82,7 @@ impl Chart {
     }
 
     /// The kinds that the chart has, in the order of [`Kind::ALL`], each once for what is strong and once for the rest.
-    pub(super) fn kinds(&self) -> Vec<(Kind, bool)> {
+    pub(crate) fn kinds(&self) -> Vec<(Kind, bool)> {
         let mut met = [false; 2 * Kind::ALL.len()];
         for part in self.rows.iter().flat_map(|r| &r.columns).flatten() {
             met[2 * (part.kind as usize) + usize::from(!part.strong)] = true;

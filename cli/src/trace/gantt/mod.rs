@@ -1,13 +1,13 @@
 //! Gantt charts of a trace, in which rows are lanes of devices and threads, and columns are time.
 
-mod axis;
-mod bars;
-mod chart;
+pub(crate) mod axis;
+pub(crate) mod bars;
+pub(crate) mod chart;
 mod picture;
 mod text;
-mod window;
+pub(crate) mod window;
 
-pub(super) use window::Choice;
+pub(crate) use window::Choice;
 
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -20,14 +20,14 @@ use super::model::Trace;
 const WIDTH: usize = 100;
 
 /// The chart as text, as wide as the terminal (`COLUMNS`).
-pub(super) fn page(trace: &Trace, choice: Choice) -> Result<String, String> {
+pub(crate) fn page(trace: &Trace, choice: Choice) -> Result<String, String> {
     let columns = std::env::var("COLUMNS").ok();
     let columns = columns.and_then(|c| c.trim().parse().ok());
     text::page(trace, choice, columns.unwrap_or(WIDTH))
 }
 
 /// The chart as a picture in the PNG format.
-pub(super) fn png(trace: &Trace, choice: Choice) -> Result<Vec<u8>, String> {
+pub(crate) fn png(trace: &Trace, choice: Choice) -> Result<Vec<u8>, String> {
     picture::png(trace, choice)
 }
 

@@ -6,14 +6,14 @@ use crate::trace::model::{Did, Slice, Trace};
 
 /// A stretch of time that is not empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Window {
-    pub(super) from: u64,
+pub(crate) struct Window {
+    pub(crate) from: u64,
     to: u64,
 }
 
 impl Window {
     /// From one moment to another; a nanosecond if that is not later.
-    pub(super) fn new(from: u64, to: u64) -> Window {
+    pub(crate) fn new(from: u64, to: u64) -> Window {
         let from = from.min(u64::MAX - 1);
         Window {
             from,
@@ -22,17 +22,17 @@ impl Window {
     }
 
     /// How long it is.
-    pub(super) fn length(self) -> u64 {
+    pub(crate) fn length(self) -> u64 {
         self.to - self.from
     }
 
     /// The part of a slice that lies in the window.
-    pub(super) fn within(self, from: u64, to: u64) -> (u64, u64) {
+    pub(crate) fn within(self, from: u64, to: u64) -> (u64, u64) {
         (from.max(self.from), to.min(self.to))
     }
 
     /// Whether a part of a slice lies in the window; a slice without length may lie at an edge.
-    pub(super) fn meets(self, from: u64, to: u64) -> bool {
+    pub(crate) fn meets(self, from: u64, to: u64) -> bool {
         from < self.to && to > self.from || from == to && self.from <= from && from <= self.to
     }
 }
@@ -89,13 +89,13 @@ impl Choice {
 
 /// A window, and the number of the call or fault that it shows (0: none).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Chosen {
-    pub(super) window: Window,
-    pub(super) cause: u64,
+pub(crate) struct Chosen {
+    pub(crate) window: Window,
+    pub(crate) cause: u64,
 }
 
 /// Finds the window that a choice means in this trace.
-pub(super) fn choose(trace: &Trace, choice: Choice) -> Result<Chosen, String> {
+pub(crate) fn choose(trace: &Trace, choice: Choice) -> Result<Chosen, String> {
     let between = |from, to| Chosen {
         window: Window::new(from, to),
         cause: 0,

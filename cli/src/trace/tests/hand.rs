@@ -6,19 +6,19 @@ use semcache::trace::OpId;
 use crate::trace::model::{Decision, Device, Did, Op, Side, Slice, Thread, Trace, What};
 
 /// An operation's place: device 0 or 1, and its lane.
-pub(in crate::trace) const IN: u8 = 0;
-pub(in crate::trace) const OUT: u8 = 1;
-pub(in crate::trace) const KERNEL: u8 = 2;
+pub(crate) const IN: u8 = 0;
+pub(crate) const OUT: u8 = 1;
+pub(crate) const KERNEL: u8 = 2;
 
-pub(in crate::trace) fn id(device: u8, lane: u8, seq: u64) -> OpId {
+pub(crate) fn id(device: u8, lane: u8, seq: u64) -> OpId {
     OpId::new(DeviceId(device), lane, seq)
 }
 
 /// A trace of these devices and one thread, whose times are in microseconds.
-pub(in crate::trace) struct Hand(pub(super) Trace);
+pub(crate) struct Hand(pub(crate) Trace);
 
 impl Hand {
-    pub(in crate::trace) fn new(devices: u8) -> Hand {
+    pub(crate) fn new(devices: u8) -> Hand {
         let mut trace = Trace::default();
         trace.program.push_str("prog");
         for id in 0..devices {
@@ -36,13 +36,7 @@ impl Hand {
         Hand(trace)
     }
 
-    pub(in crate::trace) fn slice(
-        mut self,
-        cause: u64,
-        name: &str,
-        span: (u64, u64),
-        did: Did,
-    ) -> Hand {
+    pub(crate) fn slice(mut self, cause: u64, name: &str, span: (u64, u64), did: Did) -> Hand {
         let name = self.0.names.add(name);
         self.0.threads[0].slices.push(Slice {
             from: span.0 * 1000,
@@ -55,12 +49,12 @@ impl Hand {
     }
 
     /// A call on devices.
-    pub(in crate::trace) fn call(self, id: u64, span: (u64, u64)) -> Hand {
+    pub(crate) fn call(self, id: u64, span: (u64, u64)) -> Hand {
         self.slice(id, "dgemm", span, Did::Call(Side::Devices, [8, 8, 8]))
     }
 
     /// The decision that sent a call to devices, with its predicted microseconds.
-    pub(in crate::trace) fn decided(mut self, cause: u64, at: u64, us: (f64, f64)) -> Hand {
+    pub(crate) fn decided(mut self, cause: u64, at: u64, us: (f64, f64)) -> Hand {
         self.0.threads[0].decisions.push(Decision {
             at: at * 1000,
             cause,
@@ -73,7 +67,7 @@ impl Hand {
     }
 
     /// An operation of call `cause` that was queued at a moment; `after` are those that it waits for.
-    pub(in crate::trace) fn op(
+    pub(crate) fn op(
         mut self,
         op: OpId,
         what: What,
@@ -104,17 +98,11 @@ impl Hand {
         self
     }
 
-    pub(in crate::trace) fn kernel(
-        self,
-        seq: u64,
-        cause: u64,
-        queued: u64,
-        span: (u64, u64),
-    ) -> Hand {
+    pub(crate) fn kernel(self, seq: u64, cause: u64, queued: u64, span: (u64, u64)) -> Hand {
         self.op(id(0, KERNEL, seq), What::Kernel, cause, queued, span, &[])
     }
 
-    pub(in crate::trace) fn done(mut self) -> Trace {
+    pub(crate) fn done(mut self) -> Trace {
         self.0.sort();
         self.0
     }

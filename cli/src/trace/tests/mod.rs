@@ -1,7 +1,7 @@
 //! Tests of `semcache trace`.
 
 mod gaps;
-pub(super) mod hand;
+pub(crate) mod hand;
 mod issuing;
 mod predicted;
 mod reading;

@@ -12,9 +12,19 @@ use crate::trace::model::{Did, Side, Trace, What};
 use crate::trace::page::page;
 use crate::trace::read::Reader;
 
-const NAMES: [&str; 6] = ["dgemm", "wait", "upload", "summary", "decision", "evict"];
-const CATEGORIES: [&str; 6] = ["call", "wait", "copy", "kernel", "summary", "memory"];
-const KEYS: [&str; 13] = [
+const NAMES: [&str; 7] = [
+    "dgemm",
+    "wait",
+    "upload",
+    "summary",
+    "decision",
+    "evict",
+    "load fault",
+];
+const CATEGORIES: [&str; 7] = [
+    "call", "wait", "copy", "kernel", "summary", "memory", "fault",
+];
+const KEYS: [&str; 14] = [
     "side",
     "m",
     "cause",
@@ -28,6 +38,7 @@ const KEYS: [&str; 13] = [
     "lane",
     "why",
     "host_us",
+    "tid",
 ];
 const TEXTS: [&str; 5] = ["devices", "host", "small", "copies in", "kernels"];
 
@@ -329,6 +340,56 @@ fn beginnings_and_ends_apart_are_matched_by_time() {
     // The end at 90 follows the beginning of call 1 and is taken for its own.
     assert_eq!(slices, [(1, 10, 90), (2, 20, 60)]);
     assert_eq!(trace.unfinished, 1);
+}
+
+#[test]
+fn faults_and_evictions_are_where_they_are_waited_for() {
+    let service = track(TrackDescriptor {
+        uuid: Some(6),
+        parent_uuid: Some(1),
+        thread: Some(ThreadDescriptor {
+            pid: Some(9),
+            tid: Some(12),
+            thread_name: None,
+        }),
+        ..TrackDescriptor::default()
+    });
+    let fault = |tid| Event {
+        track: 6,
+        category: "fault",
+        name: "load fault",
+        values: vec![("cause", Number(7)), ("tid", Number(tid))],
+    };
+    let evict = |at, bytes| {
+        let values = vec![("bytes", Number(bytes))];
+        let (category, name) = ("memory", "evict");
+        let event = Event {
+            track: 3,
+            category,
+            name,
+            values,
+        };
+        event.moment(at)
+    };
+    let packets = vec![
+        service,
+        fault(11).begin(500),
+        end(6, 600),
+        fault(99).begin(700),
+        end(6, 800),
+        evict(30, 2),
+        evict(20, 1),
+    ];
+    let all = head().into_iter().chain(packets).collect();
+    let trace = read(&bytes(all), 99).expect("a trace");
+    let did = |thread: usize| {
+        let slices = trace.threads[thread].slices.iter();
+        slices.map(|s| (s.from, s.did)).collect::<Vec<_>>()
+    };
+    assert_eq!(did(0), [(500, Did::Faulted)]);
+    assert_eq!(did(1), [(500, Did::Fault), (700, Did::Fault)]);
+    assert_eq!(trace.cause(7).map(|(thread, _)| thread), Some(1));
+    assert_eq!(trace.devices[0].evictions, [(20, 1), (30, 2)]);
 }
 
 #[test]
