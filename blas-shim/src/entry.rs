@@ -21,6 +21,7 @@ use crate::decode;
 use crate::door::Door;
 use crate::frame::Frame;
 use crate::hooks::real::with_errno_kept;
+use crate::python;
 use crate::resolve;
 use crate::sites::{self, Barred, Binding, Returns};
 use crate::substitute::{HostGemm, is_made_of_gemm};
@@ -136,7 +137,7 @@ fn offload(
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
-        site: binding.number(),
+        site: python::site(symbol, binding.number()),
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => match gemm.filter(|_| binding.target.is_null()) {
@@ -177,7 +178,7 @@ fn offload_batch(
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
-        site: binding.number(),
+        site: python::site(symbol, binding.number()),
     };
     match (runtime::batch(&batch, &facts), gemm) {
         (Batched::Done, _) => None,

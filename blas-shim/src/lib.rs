@@ -27,6 +27,7 @@ mod library;
 mod link_map;
 mod mkl;
 mod products;
+mod python;
 mod resolve;
 mod sites;
 mod stored;

@@ -10,12 +10,14 @@ mod devices;
 mod gaps;
 mod given;
 mod links;
+mod matrices;
 mod moved;
 mod numbers;
 mod overview;
 mod predictions;
 mod processes;
 mod reasons;
+mod sites;
 mod svg;
 mod text;
 mod time;
@@ -44,6 +46,8 @@ const SECTIONS: &[Section] = &[
     ("links", "Links and lanes", links::section),
     ("devices", "Devices", devices::section),
     ("reasons", "Why calls were not offloaded", reasons::section),
+    ("sites", "Where in the code", sites::section),
+    ("matrices", "Matrices", matrices::section),
     ("calls", "Calls by routine", calls::section),
     ("processes", "Processes", processes::section),
     ("gaps", "Longest times without a kernel", gaps::section),

@@ -8,7 +8,7 @@ use semcache::runtime::report::table::human;
 const FEW: u64 = 1 << 20;
 
 /// What is to be said of a site.
-pub(super) fn site(site: &Site) -> String {
+pub(crate) fn site(site: &Site) -> String {
     if site.faults > 0 {
         return access(site);
     }
@@ -41,7 +41,7 @@ fn access(site: &Site) -> String {
 }
 
 /// What is to be said of a matrix. `load` and `store` say where the CPU last read and changed it.
-pub(super) fn matrix(matrix: &Matrix, load: Option<&str>, store: Option<&str>) -> String {
+pub(crate) fn matrix(matrix: &Matrix, load: Option<&str>, store: Option<&str>) -> String {
     let faults = matrix.loads + matrix.stores;
     let at = |place: Option<&str>| {
         place

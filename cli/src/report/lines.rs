@@ -8,11 +8,11 @@ use semcache::runtime::report::places::Place;
 
 /// The files that were opened; `None`: it cannot be read.
 #[derive(Default)]
-pub(super) struct Lines(HashMap<String, Option<Loader>>);
+pub(crate) struct Lines(HashMap<String, Option<Loader>>);
 
 impl Lines {
     /// Where a place is, for people: file and line, else the function, else the address in the file.
-    pub(super) fn of(&mut self, place: &Place, is_call: bool) -> String {
+    pub(crate) fn of(&mut self, place: &Place, is_call: bool) -> String {
         let mut text = match (place.line.is_empty(), place.object.is_empty()) {
             (false, _) => place.line.clone(),
             (true, true) => "unknown code".to_owned(),

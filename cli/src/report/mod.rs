@@ -1,10 +1,10 @@
 //! `semcache report`: prints the sum of JSON reports as a table; with `--keys`, the meaning of every key, reason and
 //! degraded feature that a report may name.
 
-mod advice;
+pub(crate) mod advice;
 mod by;
 mod compare;
-mod lines;
+pub(crate) mod lines;
 mod values;
 
 use core::fmt::Display;
@@ -188,7 +188,16 @@ used, each with the calls of which it ran a task (`calls`), its tasks, the bytes
 to the host (`d2h`) and to it from other devices (`p2p`), and the calls that ran on other devices only, by reason (`left_out`; calls
 that repeat an earlier one are not among these), and in virtual time what its kernels and copies took together and when the last of them
 is complete, in nanoseconds (`virtual_time`). `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
-(`host`), and those by reason (`why_host`). `semcache report FILE...` adds reports up and prints them as a table, with `--by process` or `--by routine` a line for each; `--json`
+(`host`), and those by reason (`why_host`). `sites` lists the places in the code that call the BLAS or whose accesses to a protected page faulted, those that matter most first:
+file with the code (`object`), address in it (`offset`), what it `does` (a routine, `load`, `store`), the calls there as in `calls`,
+the bytes copied for them, faults, and seconds. An access by a function of the library of C counts for its caller (`through`). The calls
+of a script have the address of its interpreter's or module's call; with `SEMCACHE_SITES=python` those with a decision have the line
+of the Python script (`line`), for which each takes Python's lock. `matrices` lists blocks of host memory that calls on devices had
+operands in: size of the first operand and where that call was made, calls, bytes copied, faults, and where the CPU last loaded
+(`load`) and stored (`store`) with a fault. Both have 200 entries at most.
+
+`semcache report FILE...` adds reports up and prints them as a table, with `--by process`, `routine`, `site` or `matrix` a line for
+each, with files and lines where there is debug information, and what to do in a sentence; `--json`
 prints the sum, `--print KEY` numbers, `--assert EXPR` ends with status 1 unless `EXPR` holds (`--assert 'faults<10' --assert offloaded`),
 `--compare A B` shows in what two reports differ. `semcache report --keys` prints this page.
 "

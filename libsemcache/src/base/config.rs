@@ -95,11 +95,13 @@ variables! {
         "File with measured rates of this machine (docs/rates.md), by which calls are predicted instead of by the \
          built-in ones; off: no file (a file of that name is ./off).";
     REPORT = "SEMCACHE_REPORT", "path, - for a table on stderr", "none",
-        "JSON report at exit; %p is the process id. Without %p the main process writes PATH, others \
-         PATH.PID.";
+        "JSON report of all processes of the run at its end; with %p, which becomes the process id, each has one of its own.";
+    SITES = "SEMCACHE_SITES", "native, python", "native",
+        "What a call site is in the report: an address in the program's code, or for calls with a decision the line of the \
+         Python script, for which each such call takes Python's lock.";
     TRACE = "SEMCACHE_TRACE", "path", "none",
-        "Trace of calls, copies, kernels and faults in Perfetto's format, written while the program runs; the path \
-         follows the rules of SEMCACHE_REPORT.";
+        "Trace of calls, copies, kernels and faults in Perfetto's format, written while the program runs; %p is \
+         the process id. Without %p the main process writes PATH, others PATH.PID.";
     TRACE_LIMIT = "SEMCACHE_TRACE_LIMIT", "bytes", "1GiB",
         "Largest size of the trace; what has no room is counted in its summary.";
     WITHOUT = "SEMCACHE_WITHOUT", "comma list of heuristics (docs/heuristics.md)", "none",
@@ -189,6 +191,8 @@ pub struct Config {
     pub cache_folder: Option<String>,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
     pub report: Option<String>,
+    /// `SEMCACHE_SITES`: whether the line of a Python script is the call site.
+    pub python_sites: bool,
     /// `SEMCACHE_TRACE`: a path that may hold `%p`.
     pub trace: Option<String>,
     /// `SEMCACHE_TRACE_LIMIT` in bytes.
@@ -226,6 +230,7 @@ impl Default for Config {
             rates: RatesFile::Calibrated,
             cache_folder: None,
             report: None,
+            python_sites: false,
             trace: None,
             trace_limit: DEFAULT_TRACE_LIMIT,
             nvtx: false,
@@ -273,6 +278,7 @@ impl Config {
                     })
                 }),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
+            python_sites: reader.read(SITES, d.python_sites, values::python_sites),
             trace: reader.read(TRACE, d.trace, values::trace),
             trace_limit: reader.read(TRACE_LIMIT, d.trace_limit, values::positive_size),
             nvtx: reader.read(NVTX_INJECTION, d.nvtx, |_| Ok(true)),
@@ -452,6 +458,7 @@ mod tests {
             (HOST_SHARE, "25"),
             (WITHOUT, "replay,luck"),
             (TRACE, "-"),
+            (SITES, "perl"),
             (TRACE_LIMIT, "0"),
             (MAIN_PID, "me"),
         ] {

@@ -11,7 +11,8 @@ pub mod sites;
 mod table;
 mod text;
 
-pub use calls::{CallTable, Calls, MAX_ROUTINES};
+pub use super::routine::MAX_ROUTINES;
+pub use calls::{CallTable, Calls};
 pub use devices::OnDevice;
 pub use matrices::{Matrix, MatrixTable};
 pub use objects::ObjectTable;

@@ -193,6 +193,9 @@ const DOT: Signature = signature(
 );
 const NRM2: Signature = signature((Cut::Value, ByRows::Same), &[], &[M], &[read(Vector(M))]);
 
+/// The number of routines in all element types: of the indices of tables with an entry for each.
+pub const MAX_ROUTINES: usize = Routine::ALL.len() * Dtype::ALL.len();
+
 /// Makes the enumeration and its records from one table. A line has: the variant, the BLAS level, the floating point
 /// operations divided by `m n k`, the plain names by element type (a type that has no such routine has the name of the
 /// routine that computes the same), the arguments, and the scalars alpha and beta.

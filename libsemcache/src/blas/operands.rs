@@ -10,7 +10,7 @@ use crate::cache::Cache;
 use crate::cache::blocks::Unusable;
 use crate::cache::task::Use;
 use crate::host::{self, Block, Observer};
-use crate::plan::{Access, Problem};
+use crate::plan::{Access, Part, Problem};
 use crate::sched;
 
 /// When the operands of a call are page-locked.
@@ -78,15 +78,15 @@ pub fn slot(at: &mut [u8; 16], size: usize) -> Use {
 }
 
 /// Counts a call with an operand in a block.
-fn note_matrix(block: &Block, place: &Rect, size: usize) {
+fn note_matrix(block: &Block, whole: &Part) {
     let Some(matrix) = PAGE.matrices.find(block.start) else {
         return;
     };
     matrix.calls.add(1);
     if matrix.bytes.get() == 0 {
         matrix.bytes.set(block.len as u64);
-        matrix.rows.set((place.width / size.max(1)) as u64);
-        matrix.cols.set(place.count as u64);
+        matrix.rows.set(whole.rows as u64);
+        matrix.cols.set(whole.cols as u64);
         matrix
             .site
             .set(sites::current().map_or(0, |index| index as u64 + 1));
@@ -125,7 +125,7 @@ impl Operands {
                         operands.release(cache);
                         return Err(WhyHost::Aliased);
                     }
-                    note_matrix(b, p, item.call.dtype.size());
+                    note_matrix(b, &problem.whole(i));
                     let written = problem.access(i) != Access::Read;
                     if pinned == PageLocks::Before {
                         cache.pin(b, bytes(p), written, blocks);

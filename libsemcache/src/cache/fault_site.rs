@@ -41,7 +41,7 @@ impl AtSite {
             site.faults.add(1);
             site.ns.add(ns);
         }
-        if let Some(matrix) = PAGE.matrices.find(block) {
+        if let Some(matrix) = PAGE.matrices.known(block) {
             let (faults, last) = match write {
                 true => (&matrix.stores, &matrix.store_site),
                 false => (&matrix.loads, &matrix.load_site),
@@ -57,7 +57,7 @@ impl AtSite {
 pub(super) fn shared(block: usize) {
     let site = sites::current().and_then(|index| PAGE.sites.get(index));
     let site = site.map(|site: &Site| &site.false_sharing);
-    let matrix = PAGE.matrices.find(block);
+    let matrix = PAGE.matrices.known(block);
     let matrix = matrix.map(|matrix: &Matrix| &matrix.false_sharing);
     site.into_iter().chain(matrix).for_each(|n| n.add(1));
 }

@@ -18,8 +18,8 @@ use rustix::time::ClockId;
 use semcache_fault::latency::{FAULTS, Histogram};
 
 use super::init::{environment, say};
-use super::mode::is_secluded;
 use super::ranks;
+use super::secluded::is_secluded;
 use crate::base::config;
 use crate::base::counters::{self, Identity, PAGE, Page};
 use crate::process::shared::{self, Mapped};
@@ -149,7 +149,7 @@ impl Run {
         self.header().refused.load(Ordering::Relaxed)
     }
 
-    /// Whether so many places were taken that those of ended processes should be freed.
+    /// Whether more than a quarter of the places were taken that those of ended processes should be freed.
     #[must_use]
     pub fn is_filling(&self) -> bool {
         self.header().used.load(Ordering::Acquire) as usize > PLACES / 4
@@ -176,11 +176,11 @@ impl Run {
         place
     }
 
-    /// Calls `visit` with the counters of the processes whose place is still taken. If `ended` says of a process (by its id and
-    /// identity) that it has ended, its place is free afterwards, and only this call visits it.
+    /// Calls `visit` with the counters of the processes that `which` says, by id and identity, of those whose place is still taken.
+    /// The place of one that has ended is free afterwards, and no other call visits it.
     pub(super) fn visit(
         &self,
-        ended: impl Fn(u32, &Identity) -> bool,
+        which: impl Fn(u32, &Identity) -> Visit,
         mut visit: impl FnMut(&Page, &Histogram),
     ) {
         let used = self.header().used.load(Ordering::Acquire) as usize;
@@ -194,9 +194,13 @@ impl Run {
             };
             // SAFETY: the structure has nothing but atomic integers.
             let place: &Place = unsafe { mapped.get() };
-            if !ended(pid, &place.page.identity) {
-                visit(&place.page, &place.faults);
-                continue;
+            match which(pid, &place.page.identity) {
+                Visit::No => continue,
+                Visit::Yes => {
+                    visit(&place.page, &place.faults);
+                    continue;
+                }
+                Visit::Ended => {}
             }
             let leaves = || {
                 let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
@@ -213,6 +217,15 @@ impl Run {
             }
         }
     }
+}
+
+/// Whether a process is visited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Visit {
+    No,
+    Yes,
+    /// It has ended.
+    Ended,
 }
 
 /// The owner of a place whose process has ended and is being read for the last time.
@@ -354,7 +367,7 @@ pub(super) fn end() {
 /// Leaves the place: what this process still counts is lost. Its counters are in the place until [`Run::visit`] frees it.
 pub(super) fn leave() {
     if SHARED.swap(false, Ordering::AcqRel) {
-        // SAFETY: as in `child`. If it fails, the last counts go to the place, whoever has it.
+        // SAFETY: as in `child`. If it fails, the last counts go to the place, whichever process has it.
         let _ = unsafe { shared::zero_over(&PAGE).and_then(|()| shared::zero_over(&FAULTS)) };
     }
 }

@@ -11,11 +11,12 @@ use semcache_fault::broken;
 
 use crate::process::signals_blocked::SignalsBlocked;
 
-use super::mode::{Mode, is_secluded, mode, set_mode};
+use super::mode::{Mode, mode, set_mode};
 use super::phase::stop;
 use super::publish::publish;
 use super::report::file::is_main;
 use super::requests;
+use super::secluded::is_secluded;
 use super::started::get;
 use super::{counted, init, underway};
 use crate::base::counters::{PAGE, PASSED, WhyHost};

@@ -21,6 +21,7 @@ pub mod rates;
 pub mod report;
 mod requests;
 mod retire;
+mod secluded;
 pub mod sparse;
 pub mod start;
 mod started;

@@ -1,6 +1,6 @@
 //! The mode of this process: whether BLAS calls may run on devices, from the process's start to its end.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::{counted, present};
 use crate::host;
@@ -67,13 +67,4 @@ fn orphan() {
     set_mode(Mode::Forked);
     host::forget_users();
     counted::child();
-}
-
-/// Whether the process has restricted its system calls, or is about to.
-pub(super) static SECLUDED: AtomicBool = AtomicBool::new(false);
-
-/// Whether the process has restricted its system calls. All results were written back then, and the end of the process
-/// has nothing left to do.
-pub(super) fn is_secluded() -> bool {
-    SECLUDED.load(Ordering::Relaxed)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use semcache_fault::latency::FAULTS;
 
-use super::counted::{self, Run, boot_time};
+use super::counted::{self, Run, Visit, boot_time};
 use super::init::say;
 use super::report::file::{merge, path_of};
 use super::report::gather::process;
@@ -61,16 +61,19 @@ fn told(path: &Path, error: rustix::io::Errno) -> String {
     )
 }
 
-/// Whether a process has written its last count.
-fn ended(pid: u32, identity: &Identity) -> bool {
-    identity.ended_ns.get() != 0 || !lives(pid, identity.begun_ns.get())
+/// Processes that have ended.
+fn ended(pid: u32, identity: &Identity) -> Visit {
+    match identity.ended_ns.get() != 0 || !lives(pid, identity.begun_ns.get()) {
+        true => Visit::Ended,
+        false => Visit::No,
+    }
 }
 
-/// What the processes of a run counted: all whose place is taken. Those of which `ended` says so have none afterwards.
-fn gather(run: &Run, ended: fn(u32, &Identity) -> bool) -> Vec<Process> {
+/// What processes of a run counted.
+fn gather(run: &Run, which: fn(u32, &Identity) -> Visit) -> Vec<Process> {
     let mut found = Vec::new();
     let now = boot_time();
-    run.visit(ended, |page, faults| found.push(process(page, faults, now)));
+    run.visit(which, |page, faults| found.push(process(page, faults, now)));
     found
 }
 
@@ -78,16 +81,14 @@ impl Run {
     /// Adds to a report what the processes counted that have ended, and frees their places.
     pub fn add_ended(&self, report: &mut Report) {
         for process in gather(self, ended) {
-            if process.ended || !lives(process.pid, (process.begun_s * 1e9) as u64) {
-                report.add_counted(process);
-            }
+            report.add_counted(process);
         }
     }
 
     /// Adds to a report what all processes counted until now.
     pub fn add_all(&self, report: &mut Report) {
         report.refused = self.refused();
-        for process in gather(self, |_, _| false) {
+        for process in gather(self, |_, _| Visit::Yes) {
             report.add_counted(process);
         }
     }

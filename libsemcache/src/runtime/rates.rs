@@ -8,7 +8,7 @@ use once_cell::race::OnceBox;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::{Errno, read};
 
-use super::mode::is_secluded;
+use super::secluded::is_secluded;
 use crate::base::config::{Config, RATES, RatesFile};
 use crate::device::api::Caps;
 use crate::model::rates_file::{Given, file_name, gpus};

@@ -7,9 +7,10 @@ use semcache_fault::broken;
 use semcache_fault::handler::mask;
 
 use super::init::say;
-use super::mode::{Mode, SECLUDED, mode, set_mode};
+use super::mode::{Mode, mode, set_mode};
 use super::phase::stop;
 use super::requests;
+use super::secluded::SECLUDED;
 use super::started::{get, hold};
 use super::underway::{self, Underway};
 use crate::base::counters::{Degraded, WhyHost, degrade};

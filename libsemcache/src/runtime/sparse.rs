@@ -6,7 +6,8 @@ use semcache_fault::arithmetic::Usual;
 
 use super::hints::{bring_up, enter};
 use super::init;
-use super::mode::{Mode, is_secluded, mode};
+use super::mode::{Mode, mode};
+use super::secluded::is_secluded;
 use super::start;
 use super::started::get;
 use crate::base::config::{Devices, Offload};

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::mode::is_secluded;
 use super::report::file::{destination, is_main};
+use super::secluded::is_secluded;
 use crate::base::config::Config;
 use crate::base::counters::WhyHost;
 use crate::trace::{self, Event, Side, Within, now, nvtx, on, record};

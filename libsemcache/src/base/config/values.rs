@@ -254,6 +254,14 @@ pub(super) fn on_off(v: &str) -> Result<bool, Bad> {
     }
 }
 
+pub(super) fn python_sites(v: &str) -> Result<bool, Bad> {
+    match v {
+        "native" => Ok(false),
+        "python" => Ok(true),
+        _ => Err(Bad("is not one of native, python")),
+    }
+}
+
 pub(super) fn without(v: &str) -> Result<Without, Bad> {
     match v {
         "none" => Ok(Without::default()),

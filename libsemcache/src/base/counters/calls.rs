@@ -12,11 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::passed::{OWNED, PASSED, Passed};
 use super::reasons::WhyHost;
 use super::sites::{Kind, SiteTable};
-use crate::base::dtype::Dtype;
-use crate::base::routine::Routine;
-
-/// The number of indices: BLAS operations times element types.
-pub const MAX_ROUTINES: usize = Routine::ALL.len() * Dtype::ALL.len();
+use crate::base::routine::MAX_ROUTINES;
 
 /// Shards of the host-call counters.
 const SHARDS: usize = 16;

@@ -123,11 +123,8 @@ impl MatrixTable {
     /// The matrix in the block at an address; a new one if there is room. A block that is freed and another one at its address
     /// are one matrix.
     pub fn find(&self, start: usize) -> Option<&Matrix> {
-        const PROBES: usize = 16;
         let start = start as u64;
-        let first = (start.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize;
-        for step in 0..PROBES {
-            let matrix = &self.matrices[(first + step) % MATRICES];
+        for matrix in self.probed(start) {
             match matrix.start.compare_exchange(0, start, Relaxed, Relaxed) {
                 Ok(_) => return Some(matrix),
                 Err(there) if there == start => return Some(matrix),
@@ -138,12 +135,19 @@ impl MatrixTable {
         None
     }
 
-    /// The matrix in the block that begins at an address, if calls have used it.
+    /// The matrix in the block at an address, if calls have used it.
     #[must_use]
     pub fn known(&self, start: usize) -> Option<&Matrix> {
-        self.all()
-            .find(|(at, _)| *at == start as u64)
-            .map(|(_, matrix)| matrix)
+        let start = start as u64;
+        let mut probed = self.probed(start);
+        probed.find(|matrix| matrix.start.load(Relaxed) == start)
+    }
+
+    /// Where a matrix may be.
+    fn probed(&self, start: u64) -> impl Iterator<Item = &Matrix> {
+        const PROBES: usize = 16;
+        let first = (start.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize;
+        (first..first + PROBES).map(|at| &self.matrices[at % MATRICES])
     }
 
     /// All matrices, each with the address of its block.
@@ -169,6 +173,7 @@ mod tests {
         table.find(0x10_0000).expect("room").calls.add(1);
         let all: Vec<(u64, u64)> = table.all().map(|(at, m)| (at, m.calls.get())).collect();
         assert_eq!(all, [(0x10_0000, 3)]);
+        assert!(table.known(0x10_0000).is_some() && table.known(0x20_0000).is_none());
         let found = (1..2000).filter(|i| table.find(i << 20).is_some()).count() as u64;
         assert!((400..=512).contains(&found) && table.left_out.get() == 1999 - found);
         table.reset();

@@ -128,7 +128,7 @@ pub fn moved(device: DeviceId, block: usize, to_device: u64, to_host: u64) {
     let device = on_device(device);
     device.h2d.add(to_device);
     device.d2h.add(to_host);
-    if let Some(matrix) = PAGE.matrices.find(block) {
+    if let Some(matrix) = PAGE.matrices.known(block) {
         matrix.h2d.add(to_device);
         matrix.d2h.add(to_host);
     }

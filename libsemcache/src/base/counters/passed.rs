@@ -6,9 +6,9 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::calls::MAX_ROUTINES;
 use super::reasons::WhyHost;
 use super::sites::NUMBERED;
+use crate::base::routine::MAX_ROUTINES;
 
 /// How many threads have counters of their own.
 pub const OWNED: usize = 64;

@@ -3,10 +3,10 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::calls::MAX_ROUTINES;
 use super::reasons::WhyHost;
 use super::table::Counter;
 use super::text::Text;
+use crate::base::routine::MAX_ROUTINES;
 
 /// How many call sites have counters that are numbered in the order of their first calls.
 pub const NUMBERED: usize = 512;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use super::super::mode::SECLUDED;
+use super::super::secluded::SECLUDED;
 use super::*;
 use crate::model::rates::{HostRates, Rates};
 

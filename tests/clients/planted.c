@@ -1,0 +1,46 @@
+/* One fault at a time, by name, whose line the report must name:
+ *   input   an element of an input is written between calls
+ *   page    a counter lies on a page with a result
+ *   small   many calls with too little work */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern void dgemm_(const char *, const char *, const int *, const int *, const int *, const double *, const double *, const int *,
+                   const double *, const int *, const double *, double *, const int *);
+extern double ddot_(const int *, const double *, const int *, const double *, const int *);
+
+enum { ORDER = 512, ROUNDS = 30, SMALL = 200000 };
+
+int main(int count, char **words)
+{
+    const char *fault = count > 1 ? words[1] : "";
+    const int n = ORDER, few = 16, step = 1;
+    const double one = 1, zero = 0;
+    const size_t bytes = sizeof(double) * ORDER * ORDER;
+    double *a = aligned_alloc(4096, 2 * bytes), *b = aligned_alloc(4096, 2 * bytes), *c = aligned_alloc(4096, 2 * bytes);
+    double sum = 0;
+    for (int i = 0; i < ORDER * ORDER; i++) {
+        a[i] = i % 3;
+        b[i] = i % 5;
+        c[i] = 0;
+    }
+    /* The result ends in the middle of a page of which the CPU uses the rest. */
+    double *result = c + 256, *beside = result + 2 * ORDER + 8;
+    const int two = 2;
+    for (int k = 0; k < ROUNDS; k++) {
+        if (!strcmp(fault, "page")) {
+            dgemm_("N", "N", &n, &two, &n, &one, a, &n, b, &n, &zero, result, &n);
+            beside[0] += 1; /* page */
+        } else {
+            dgemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n);
+        }
+        if (!strcmp(fault, "input"))
+            a[(k * 4096 + 7) % (ORDER * ORDER)] += 1; /* input */
+    }
+    if (!strcmp(fault, "small"))
+        for (int k = 0; k < SMALL; k++)
+            sum += ddot_(&few, a, &step, b, &step); /* small */
+    printf("%g %g %g\n", sum, c[5], beside[0]);
+    return 0;
+}
