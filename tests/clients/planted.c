@@ -1,6 +1,6 @@
 /* One fault at a time, by name, whose line the report must name:
  *   input   an element of an input is written between calls
- *   page    a counter lies on a page with a result
+ *   page    another number lies on a page with a result
  *   small   many calls with too little work */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@ extern void dgemm_(const char *, const char *, const int *, const int *, const i
                    const double *, const int *, const double *, double *, const int *);
 extern double ddot_(const int *, const double *, const int *, const double *, const int *);
 
-enum { ORDER = 512, ROUNDS = 30, SMALL = 200000 };
+enum { ORDER = 512, ROUNDS = 30, SMALL = 10000000 };
 
 int main(int count, char **words)
 {
@@ -25,13 +25,13 @@ int main(int count, char **words)
         b[i] = i % 5;
         c[i] = 0;
     }
-    /* The result ends in the middle of a page of which the CPU uses the rest. */
-    double *result = c + 256, *beside = result + 2 * ORDER + 8;
-    const int two = 2;
+    /* Results that begin and end in the middle of pages of which the CPU uses the rest. */
+    double *result = c + 300, *beside = result + ORDER * ORDER;
+    beside[0] = 0;
     for (int k = 0; k < ROUNDS; k++) {
         if (!strcmp(fault, "page")) {
-            dgemm_("N", "N", &n, &two, &n, &one, a, &n, b, &n, &zero, result, &n);
-            beside[0] += 1; /* page */
+            dgemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, result, &n); /* page */
+            beside[0] += 1;
         } else {
             dgemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n);
         }
@@ -41,6 +41,6 @@ int main(int count, char **words)
     if (!strcmp(fault, "small"))
         for (int k = 0; k < SMALL; k++)
             sum += ddot_(&few, a, &step, b, &step); /* small */
-    printf("%g %g %g\n", sum, c[5], beside[0]);
+    printf("%g %g %g %g\n", sum, c[5], c[ORDER * ORDER / 2], beside[0]);
     return 0;
 }

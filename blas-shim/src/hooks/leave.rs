@@ -1,11 +1,12 @@
-//! Hooks of `_exit` and `_Exit`, which end the process without its exit handlers: the trace is written to its end first.
+//! Hooks of `_exit` and `_Exit`, which end the process without its exit handlers: trace and report are written first.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
 use core::ffi::c_int;
 
+use std::panic::catch_unwind;
+
 use super::real::real;
-use semcache::trace;
 
 type Exit = unsafe extern "C" fn(c_int) -> !;
 
@@ -14,7 +15,8 @@ type Exit = unsafe extern "C" fn(c_int) -> !;
 /// # Safety
 /// As `_exit`.
 unsafe fn leave(real: Option<Exit>, status: c_int) -> ! {
-    trace::leave();
+    // A panic must not cross into the program, which ends as it would have without the library.
+    let _ = catch_unwind(semcache::runtime::exit::leave);
     match real {
         // SAFETY: the program's argument.
         Some(real) => unsafe { real(status) },

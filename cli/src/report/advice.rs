@@ -48,37 +48,53 @@ pub(crate) fn matrix(matrix: &Matrix, load: Option<&str>, store: Option<&str>) -
             .map(|place| format!(" at {place}"))
             .unwrap_or_default()
     };
+    let mut told = Vec::new();
     if faults > 0 && matrix.false_sharing * 2 >= faults {
         let place = if matrix.stores > 0 { store } else { load };
-        return format!(
+        told.push(format!(
             "the CPU uses other data on its pages{}: give it pages of its own (aligned to 4096 bytes, padded to the end)",
             at(place)
-        );
-    }
-    if matrix.stores > 0 && matrix.h2d > matrix.bytes {
-        return format!(
-            "the CPU changes it between calls{}, {} times; {} were sent, {:.1} times its size",
+        ));
+    } else if matrix.stores > 0 && matrix.h2d > matrix.bytes {
+        told.push(format!(
+            "the CPU changes it between calls{}, {}; {} were sent, {:.1} times its size",
             at(store),
-            matrix.stores,
+            times(matrix.stores),
             human(matrix.h2d),
             ratio(matrix.h2d, matrix.bytes)
-        );
-    }
-    if matrix.loads > 0 && matrix.d2h > 0 {
-        return format!(
-            "the CPU reads it{}, {} times: {} came back",
-            at(load),
-            matrix.loads,
-            human(matrix.d2h)
-        );
-    }
-    if matrix.h2d > 2 * matrix.bytes {
+        ));
+    } else if matrix.h2d > 2 * matrix.bytes {
         let times = ratio(matrix.h2d, matrix.bytes);
-        return format!(
+        told.push(format!(
             "sent {times:.1} times: it does not stay, for want of device memory or because it is changed"
-        );
+        ));
     }
-    "stays on devices".to_owned()
+    if matrix.edges > 0 && matrix.calls > 1 {
+        told.push(format!(
+            "{} of results were copied back before calls returned, as their pages hold other data, too: give it pages of its own",
+            human(matrix.edges)
+        ));
+    }
+    if matrix.loads > 0 && matrix.d2h > matrix.edges {
+        let came = human(matrix.d2h - matrix.edges);
+        told.push(format!(
+            "the CPU reads it{}, {}: {came} came back",
+            at(load),
+            times(matrix.loads)
+        ));
+    }
+    match told.is_empty() {
+        true => "stays on devices".to_owned(),
+        false => told.join("; "),
+    }
+}
+
+fn times(n: u64) -> String {
+    if n == 1 {
+        "once".to_owned()
+    } else {
+        format!("{n} times")
+    }
 }
 
 fn ratio(a: u64, b: u64) -> f64 {
@@ -137,6 +153,16 @@ mod tests {
             ..changed.clone()
         };
         assert!(matrix(&shared, None, Some("a.c:7")).contains("other data on its pages at a.c:7"));
+        let shares = Matrix {
+            calls: 9,
+            edges: 2000,
+            d2h: 2100,
+            ..Matrix::default()
+        };
+        assert!(
+            matrix(&shares, None, None)
+                .starts_with("2 kB of results were copied back before calls returned")
+        );
         let read = Matrix {
             bytes: 1000,
             loads: 2,

@@ -30,6 +30,7 @@ use log::debug;
 use super::copied::copied;
 use super::scans::Choice;
 use super::{Cache, CacheError, Entry, State};
+use crate::base::counters::PAGE;
 use crate::base::{Access, AllocId, Interval, Rect, RectSet, Spans};
 use crate::directory::Event;
 use crate::transfer::{Deps, Pool};
@@ -48,6 +49,15 @@ pub struct PendingCopies {
     /// Write-backs in flight, and uploads that still read write-tracked pages.
     pub deps: Deps,
     pub(super) on_edges: Vec<OnEdges>,
+}
+
+/// Counts bytes of results that are written back before a call returns.
+pub(super) fn count_edges(e: &Entry, bytes: usize) {
+    if bytes > 0
+        && let Some(matrix) = PAGE.matrices.known(e.block.start)
+    {
+        matrix.edges.add(bytes as u64);
+    }
 }
 
 /// Result bytes of one operand that are written back to write-tracked shared pages.

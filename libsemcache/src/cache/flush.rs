@@ -1,6 +1,6 @@
 //! Write-back of results to the host: at the end of a call for bytes on pages that are not trapped, and at exit.
 
-use super::edges::PendingCopies;
+use super::edges::{PendingCopies, count_edges};
 use super::{Cache, CacheError, Entry, State};
 use crate::base::{Access, AllocId, Interval, Rect, Spans};
 use crate::device::api::{Backend, DeviceError};
@@ -34,6 +34,12 @@ impl Cache {
         };
         let open = e.dir.untrapped(rect);
         if !open.is_empty() {
+            let stale = e.dir.stale();
+            let bytes = open
+                .iter()
+                .flat_map(|part| stale.common(part))
+                .map(|r| r.bytes());
+            count_edges(e, bytes.sum());
             if !e.dir.tracked_edges().is_empty() {
                 let stale = e.dir.stale();
                 let landing: Vec<Rect> = open.iter().flat_map(|part| stale.common(part)).collect();

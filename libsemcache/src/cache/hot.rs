@@ -11,7 +11,7 @@
 //! other matrices of the same block.
 #![expect(unsafe_code, reason = "launches a kernel on placed operands")]
 
-use super::edges::PendingCopies;
+use super::edges::{PendingCopies, count_edges};
 use super::task::Use;
 use super::{Cache, CacheError, Entry, State, changed};
 use crate::base::counters::COUNTERS;
@@ -237,6 +237,7 @@ impl Cache {
                 .entries
                 .get_mut(&placement.id)
                 .ok_or(CacheError::Gone)?;
+            count_edges(e, placement.write_back.iter().map(Rect::bytes).sum());
             for rect in &placement.write_back {
                 self.down(e, placement.replica, rect)?;
                 e.host.ops.deps(rect, true, &mut pending.deps);

@@ -331,8 +331,9 @@ fn own_id() -> u32 {
 /// What the library's entry does in the child of a fork.
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
-/// Has `then` called in each child of a fork, when its counters are zero. It takes no lock and allocates nothing.
+/// The library has been preloaded into this process. Has `then` called in each child of a fork, when its counters are zero. It takes no lock and allocates nothing.
 pub fn in_child(then: fn()) {
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
     let _ = IN_CHILD.set(then);
 }
 
@@ -351,9 +352,23 @@ pub(super) fn child() {
         FAULTS.reset();
     }
     STATE.store(APART, Ordering::Release);
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
     if let Some(then) = IN_CHILD.get() {
         then();
     }
+}
+
+/// The process whose counters are in this memory; 0: the library was not preloaded.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the counters in this memory are those of this process, and not of a parent that shares its memory.
+pub(super) fn is_own() -> bool {
+    PROCESS.load(Ordering::Relaxed) == std::process::id()
+}
+
+/// Whether this process has made calls.
+pub(super) fn has_begun() -> bool {
+    STATE.load(Ordering::Acquire) == SETTLED
 }
 
 /// This process has written its last count.

@@ -19,6 +19,7 @@ use super::requests;
 use super::secluded::is_secluded;
 use super::started::get;
 use super::{counted, init, underway};
+use crate::base::config;
 use crate::base::counters::{PAGE, PASSED, WhyHost};
 use crate::blas::names;
 
@@ -70,10 +71,23 @@ extern "C" fn flush(_: *mut c_void) {
     crate::host::pins::end();
 }
 
+static WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Before the process ends by `_exit`: the trace is written to its end, and the report as at an exit.
+pub fn leave() {
+    crate::trace::leave();
+    // A child that shares its parent's memory (vfork) does not end the parent's counting; a signal handler may have interrupted
+    // this thread in the runtime.
+    if counted::is_own() && !crate::host::interrupted() && !WRITTEN.swap(true, Ordering::Relaxed) {
+        let _blocked = SignalsBlocked::new();
+        let _usual = Usual::new();
+        publish_if_wanted();
+    }
+}
+
 /// Ends the counting of this process, and writes the report if one was asked for. Called by the library's own destructor, after
 /// the program's destructors.
 pub fn write_report() {
-    static WRITTEN: AtomicBool = AtomicBool::new(false);
     if WRITTEN.swap(true, Ordering::Relaxed) {
         return;
     }
@@ -85,15 +99,19 @@ pub fn write_report() {
         init::config();
     }
     super::traced::end(&passed);
+    publish_if_wanted();
+}
+
+fn publish_if_wanted() {
     counted::end();
-    // A process that was not asked for a report reads nothing else of its environment.
+    // A process that was not asked for a report, or made no call and is not the first one, reads nothing else of its environment.
+    let first = init::environment(config::MAIN_PID).and_then(|pid| pid.parse().ok());
+    let is_main = is_main(first, std::process::id());
     if init::wants_report()
+        && (is_main || counted::has_begun())
         && let Some(template) = &init::config().report
     {
-        publish(
-            template,
-            is_main(init::config().main_pid, std::process::id()),
-        );
+        publish(template, is_main);
     }
 }
 

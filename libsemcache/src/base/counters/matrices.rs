@@ -28,6 +28,8 @@ pub struct Matrix {
     pub h2d: Counter,
     /// Bytes copied to the host.
     pub d2h: Counter,
+    /// Of them bytes of results on pages that hold other data, too, or cannot be protected: copied before a call returns.
+    pub edges: Counter,
     /// Faults of loads.
     pub loads: Counter,
     /// Faults of stores.
@@ -54,6 +56,7 @@ impl Matrix {
             calls: Counter::new(),
             h2d: Counter::new(),
             d2h: Counter::new(),
+            edges: Counter::new(),
             loads: Counter::new(),
             stores: Counter::new(),
             false_sharing: Counter::new(),
@@ -74,6 +77,7 @@ impl Matrix {
             calls,
             h2d,
             d2h,
+            edges,
             loads,
             stores,
             false_sharing,
@@ -93,6 +97,8 @@ impl Matrix {
             calls,
             h2d,
             d2h,
+            edges,
+            edges,
             loads,
             stores,
             false_sharing,

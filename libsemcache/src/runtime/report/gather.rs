@@ -141,6 +141,7 @@ fn matrix(page: &Page, of: &counters::Matrix) -> Matrix {
         calls: of.calls.get(),
         h2d: of.h2d.get(),
         d2h: of.d2h.get(),
+        edges: of.edges.get(),
         loads: of.loads.get(),
         stores: of.stores.get(),
         false_sharing: of.false_sharing.get(),

@@ -71,6 +71,8 @@ pub struct Matrix {
     pub h2d: u64,
     /// Bytes copied to the host.
     pub d2h: u64,
+    /// Of them bytes of results on pages that hold other data, too, or cannot be protected: copied before a call returns.
+    pub edges: u64,
     /// Faults of loads.
     pub loads: u64,
     /// Faults of stores.
