@@ -40,8 +40,8 @@ fn sparse_on_host(did: &Did) -> u64 {
     did.counts.sparse_host + did.counts.sparse_passed
 }
 
-const DEVICES: Entry = count("on devices", Did::offloaded);
-const HOST: Entry = count("on the host", on_host);
+const DEVICES: Entry = count("calls on devices", Did::offloaded);
+const HOST: Entry = count("calls on host", on_host);
 const UPLOADED: Entry = bytes("to devices", |did| did.counts.bytes.h2d);
 const WRITTEN_BACK: Entry = bytes("to the host", to_host);
 const BETWEEN: Entry = bytes("between devices", |did| did.counts.bytes.p2p);

@@ -300,7 +300,7 @@ fn the_picture_in_docs_is_the_page() {
 }
 
 /// The size of a character, and the margin around the page.
-const WIDTH: f64 = 8.4;
+const WIDTH: f64 = 8.43;
 const HEIGHT: f64 = 18.0;
 const MARGIN: f64 = 14.0;
 
@@ -353,17 +353,8 @@ fn svg(buffer: &Buffer) -> String {
     out + "</svg>\n"
 }
 
-/// Texts without the spaces around them, each as wide as its characters are.
+/// Each word at the place of its first character: fonts differ in their widths.
 fn words(out: &mut String, text: &str, cell: &ratatui_core::buffer::Cell, left: f64, base: f64) {
-    let begin = text.chars().take_while(|c| *c == ' ').count();
-    let shown = text.trim();
-    if shown.is_empty() {
-        return;
-    }
-    let (left, long) = (
-        left + begin as f64 * WIDTH,
-        shown.chars().count() as f64 * WIDTH,
-    );
     let mut style = format!("fill=\"{}\"", paint(cell.fg, "#c8d0e8"));
     if cell.modifier.contains(Modifier::BOLD) {
         style += " font-weight=\"bold\"";
@@ -371,9 +362,15 @@ fn words(out: &mut String, text: &str, cell: &ratatui_core::buffer::Cell, left: 
     if cell.modifier.contains(Modifier::UNDERLINED) {
         style += " text-decoration=\"underline\"";
     }
-    let escaped = shown.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(
-        out,
-        "<text x=\"{left:.1}\" y=\"{base:.1}\" textLength=\"{long:.1}\" xml:space=\"preserve\" {style}>{escaped}</text>"
-    );
+    let mut x = left;
+    for word in text.split(' ') {
+        if !word.is_empty() {
+            let word = word.replace('&', "&amp;").replace('<', "&lt;");
+            let _ = writeln!(
+                out,
+                "<text x=\"{x:.1}\" y=\"{base:.1}\" {style}>{word}</text>"
+            );
+        }
+        x += (word.chars().count() + 1) as f64 * WIDTH;
+    }
 }
