@@ -23,13 +23,13 @@ until_true() {
     done
 }
 
-# counts PID CALLS: the run of a process has made so many calls on devices.
+# counts PID CALLS: the run of a process has made CALLS calls on devices.
 counts() {
     "$COMMAND" top --json "$1" >now.json 2>now.err &&
         "$COMMAND" report now.json "--assert=calls.dgemm.offloaded==$2" 2>/dev/null
 }
 
-# run_beside CALLS WORDS...: a run of `counted`, in the background, that has made so many calls; its command is $command, its
+# run_beside CALLS WORDS...: a run of `counted`, in the background, that has made CALLS calls on devices; its command is $command, its
 # program $program.
 run_beside() {
     local calls=$1

@@ -152,7 +152,7 @@ fn reasons(look: &Look, most: usize) -> Option<Line<'static>> {
     ]))
 }
 
-/// What does not work as it should, in at most so many lines.
+/// What does not work as it should, in at most `lines` lines.
 fn degraded(look: &Look, most: usize, lines: usize) -> Vec<Line<'static>> {
     let mut out = Vec::new();
     for name in &look.total.degraded {

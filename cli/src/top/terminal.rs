@@ -164,3 +164,29 @@ impl<W: Write> Backend for Screen<W> {
         self.out.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_beside_each_other_are_written_as_one() {
+        let mut screen = Screen { out: Vec::new() };
+        let mut bold = Cell::new("c");
+        bold.modifier = Modifier::BOLD;
+        let (a, b, wide) = (Cell::new("a"), Cell::new("b"), Cell::new("\u{65e5}"));
+        let cells = [
+            (0, 0, &a),
+            (1, 0, &b),
+            (5, 1, &bold),
+            (6, 1, &wide),
+            (8, 1, &a),
+        ];
+        screen.draw(cells.into_iter()).expect("a draw");
+        let text = String::from_utf8(screen.out).expect("text");
+        assert_eq!(
+            text.replace('\u{1b}', "^"),
+            "^[1;1H^[0m^[39m^[49mab^[2;6H^[0m^[1m^[39m^[49mc^[0m^[39m^[49m\u{65e5}^[2;9Ha^[0m"
+        );
+    }
+}
