@@ -17,11 +17,13 @@ mod library;
 mod machine;
 mod output;
 mod predict;
+mod progress;
 mod report;
 mod run;
 mod signals;
 mod strict;
 mod summary;
+mod top;
 mod trace;
 
 use std::process::ExitCode;
@@ -52,6 +54,8 @@ enum Verb {
     /// Prints a JSON report (`--report`, `SEMCACHE_REPORT`) as a table; several are added up. Or makes a page with charts of
     /// reports and traces (`--html`).
     Report(report::Options),
+    /// Shows what a run does while it does it: calls, copies and page faults per second, by routine, process and device.
+    Top(top::Options),
     /// Reads a trace (`--trace`, `SEMCACHE_TRACE`) and says where the time went: what devices and threads did, when no
     /// kernel ran, and what was waited for.
     Trace(trace::Options),
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         Verb::Machine(options) => machine::machine(&options),
         Verb::Env(output) => env::env(&output),
         Verb::Report(options) => report::report(&options),
+        Verb::Top(options) => top::top(&options),
         Verb::Trace(options) => trace::trace(&options),
         Verb::Predict(options) => predict::predict(&options),
     };

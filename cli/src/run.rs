@@ -18,6 +18,7 @@ use semcache::base::config;
 use semcache::runtime::counted::Run;
 use semcache::runtime::report::{Report, file};
 
+use crate::progress::Progress;
 use crate::signals::{self, End};
 use crate::strict::{self, Demands, UNMET};
 use crate::{library, summary};
@@ -39,6 +40,9 @@ pub(crate) struct Options {
     /// Where the Perfetto trace goes (SEMCACHE_TRACE); semcache trace PATH reads it
     #[arg(long, value_name = "PATH")]
     trace: Option<String>,
+    /// Say on stderr what was done until now: each second on a terminal, else every ten
+    #[arg(long)]
+    progress: bool,
     #[command(flatten)]
     demands: Demands,
     /// Run the program plainly, without semcache
@@ -113,11 +117,19 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
         child.env(config::TRACE, absolute(trace)?);
     }
     let mut report = Report::new(counted.name());
+    let mut progress = options.progress.then(Progress::new);
     let end = spawn_and_wait(child, &mut || {
+        if let Some(progress) = &mut progress {
+            progress.tell(&counted);
+        }
         if counted.is_filling() {
             counted.add_ended(&mut report);
         }
-    })?;
+    });
+    if let Some(progress) = &mut progress {
+        progress.end();
+    }
+    let end = end?;
     counted.add_all(&mut report);
 
     let not_run = matches!(end, End::Exited(NOT_FOUND | NOT_EXECUTABLE));

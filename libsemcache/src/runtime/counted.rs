@@ -101,8 +101,12 @@ impl Run {
         Ok(run)
     }
 
-    /// The memory that [`config::COUNTERS`] describes.
-    fn open(described: &str) -> Result<Run, Errno> {
+    /// The memory that [`config::COUNTERS`] describes, to read it: the process takes no place by this.
+    ///
+    /// # Errors
+    /// The system's: the process that made the memory has ended, for example; `EINVAL` if it is not such memory, or that of another
+    /// version.
+    pub fn open(described: &str) -> Result<Run, Errno> {
         let (pid, rest) = described.split_once(':').ok_or(Errno::INVAL)?;
         let (number, name) = rest.split_once(':').ok_or(Errno::INVAL)?;
         let run = Run::of(

@@ -92,4 +92,12 @@ impl Run {
             report.add_counted(process);
         }
     }
+
+    /// What each process counted until now, in the order of their places. None shares an entry with others, and no place is freed.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Process> {
+        let mut all = gather(self, |_, _| Visit::Yes);
+        all.retain(|process| !process.did.is_empty());
+        all
+    }
 }
