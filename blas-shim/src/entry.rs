@@ -13,6 +13,7 @@ use semcache::base::counters::WhyHost;
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
 use semcache::process::signals_blocked::SignalsBlocked;
+use semcache::runtime::timed::{self, HostCall};
 use semcache_fault::cancel;
 
 use crate::core::{self as runtime, Facts};
@@ -44,6 +45,7 @@ pub(crate) unsafe extern "C-unwind" fn enter(frame: *mut Frame, index: u32) -> *
 }
 
 fn entered(frame: &mut Frame, index: u32) -> *const c_void {
+    frame.jump();
     let index = index as usize % COUNT;
     let site = frame.site();
     let symbol = &SYMBOLS[index];
@@ -68,12 +70,17 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
             && runtime::has_floor();
         if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol)) {
             counts::count(thread, symbol, WhyHost::Small);
+            if timed::small::comes() {
+                time(frame, symbol, HostCall::small());
+            }
         } else {
             match runtime::caught(|| offload(frame, symbol, binding, small)) {
                 Some(None) => return ptr::null(),
                 Some(Some(Some(reason))) => counts::count(thread, symbol, reason),
-                // The runtime has counted the call, or has panicked before it changed any result.
-                Some(Some(None)) | None => {}
+                // The runtime has counted the call.
+                Some(Some(None)) => time(frame, symbol, HostCall::left()),
+                // It has panicked before it changed any result.
+                None => {}
             }
         }
     } else if let Some(reason) = reason(binding.barred) {
@@ -81,6 +88,21 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     }
     thread.forwarded(sp, site);
     host(frame, symbol, binding)
+}
+
+/// The host BLAS's function is called by the stub, which takes its time.
+fn time(frame: &mut Frame, symbol: &Symbol, call: HostCall) {
+    frame.time(decode::words_on_stack(symbol), counts::index(symbol), call);
+}
+
+/// A call that was timed has ended in the host BLAS.
+///
+/// # Safety
+/// Called by the stubs only, with a frame for which [`enter`] has said so. A thread may be cancelled in here: there is nothing to be
+/// cleaned up.
+pub(crate) unsafe extern "C-unwind" fn ended(frame: *const Frame) {
+    // SAFETY: the stub's frame is valid until it returns.
+    unsafe { &*frame }.ended();
 }
 
 fn reason(barred: Barred) -> Option<WhyHost> {
@@ -139,7 +161,11 @@ fn offload(
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => match gemm.filter(|_| binding.target.is_null()) {
-            Some(gemm) => gemm.run(&decoded.call),
+            Some(gemm) => {
+                let call = HostCall::left();
+                gemm.run(&decoded.call);
+                call.end(counts::index(symbol));
+            }
             None => return Some(None),
         },
         // SAFETY: this is the frame of a call of the symbol, and the address is the call's.
@@ -180,7 +206,9 @@ fn offload_batch(
     match (runtime::batch(&batch, &facts), gemm) {
         (Batched::Done, _) => None,
         (Batched::Host, Some(gemm)) if binding.target.is_null() => {
+            let call = HostCall::left();
             gemm.batch(&batch, 0);
+            call.end(counts::index(symbol));
             None
         }
         (Batched::Host, _) => Some(None),

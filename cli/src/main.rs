@@ -19,6 +19,7 @@ mod report;
 mod run;
 mod signals;
 mod summary;
+mod ticks;
 mod trace;
 
 use std::process::ExitCode;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use semcache::base::counters::{Degraded, KEYS, LeftOut, WhyHost};
 
-use semcache::runtime::report::Report;
+use semcache::runtime::report::{Report, time};
 
 use crate::summary;
 
@@ -41,6 +41,7 @@ fn keys() -> String {
         let dot = if k.group.is_empty() { "" } else { "." };
         (format!("{}{dot}{}", k.group, k.name), k.doc)
     });
+    let numbers = time::keys().into_iter().chain(numbers);
     let reasons = WhyHost::ALL.iter().map(|w| (w.name().to_owned(), w.doc()));
     let left_out = LeftOut::ALL.iter().map(|w| (w.name().to_owned(), w.doc()));
     let degraded = Degraded::ALL.iter().map(|d| (d.name().to_owned(), d.doc()));
@@ -55,6 +56,10 @@ that repeat an earlier one are not among these), and in virtual time what its ke
 is complete, in nanoseconds (`virtual_time`). `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
 (`host`), and those by reason (`why_host`). `semcache report FILE...` adds reports up and prints them as a table.
 `semcache report --keys` prints this page.
+
+`time` says what the program's threads spent on BLAS calls, in seconds, together and by routine (`time.routines`). No time counts twice:
+the parts add up to `time.blas_s`. Times of several threads and processes are added up. Names that end in `_estimate_s` or `_sampled_s`
+are estimates, all others are measured. What devices did meanwhile is not part of it (`sampled`, `virtual_time`).
 "
     .to_owned();
     for (title, rows) in [

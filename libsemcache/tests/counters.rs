@@ -7,8 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use semcache::base::counters::{
-    COUNTERS, Degraded, MAX_ROUTINES, PAGE, PASSED, Values, WhyHost, degrade, host, offloaded,
-    reset,
+    COUNTERS, Degraded, MAX_ROUTINES, PAGE, Values, WhyHost, degrade, host, offloaded, reset,
 };
 
 static ALONE: Mutex<()> = Mutex::new(());

@@ -7,6 +7,7 @@ mod passed;
 mod reasons;
 mod table;
 mod text;
+mod times;
 
 pub use calls::{CallTable, Calls, MAX_ROUTINES};
 pub use devices::OnDevice;
@@ -15,6 +16,7 @@ pub use passed::{OWNED, PASSED, Passed};
 pub use reasons::{Degraded, DegradedSet, LeftOut, WhyHost};
 pub use table::{Counter, Counters, KEYS, Key, Values};
 pub use text::Text;
+pub use times::{Quick, RoutineTimes, SPARSE, SmallTimes, TimeTable};
 
 #[cfg(test)]
 mod tests {

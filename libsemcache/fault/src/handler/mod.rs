@@ -233,7 +233,7 @@ fn serve(addr: usize, known: Access, write: bool, entered: u64) -> bool {
             } else {
                 counters::SERVED_READS.bump();
             }
-            latency::FAULTS.record(sync::now_ns().saturating_sub(entered));
+            latency::record(sync::now_ns().saturating_sub(entered));
             true
         }
         Decision::NotOurs => false,

@@ -6,6 +6,7 @@ use super::devices::OnDevice;
 use super::reasons::{Degraded, DegradedSet, WhyHost};
 use super::table::{Counter, Counters};
 use super::text::Text;
+use super::times::{Quick, TimeTable};
 use crate::base::DeviceId;
 use crate::base::ids::MAX_DEVICES;
 
@@ -31,6 +32,8 @@ pub struct Identity {
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct Page {
+    /// Whether the stubs pass small calls on themselves.
+    pub quick: Quick,
     /// Which process it is.
     pub identity: Identity,
     /// The features that do not work as they should.
@@ -41,12 +44,15 @@ pub struct Page {
     pub devices: [OnDevice; MAX_DEVICES],
     /// Its calls.
     pub calls: CallTable,
+    /// What they take.
+    pub times: TimeTable,
 }
 
 impl Page {
     /// Sets everything to zero. Only stores to memory, so safe in the child of a fork.
     fn reset(&self) {
         let Page {
+            quick,
             identity:
                 Identity {
                     pid,
@@ -60,7 +66,9 @@ impl Page {
             counters,
             devices,
             calls,
+            times,
         } = self;
+        quick.set(false);
         for n in [pid, parent, begun_ns, ended_ns, rank] {
             n.reset();
         }
@@ -69,11 +77,13 @@ impl Page {
         counters.reset();
         devices.iter().for_each(OnDevice::reset);
         calls.reset();
+        times.reset();
     }
 }
 
 /// The counters of this process.
 pub static PAGE: Page = Page {
+    quick: Quick::new(),
     identity: Identity {
         pid: Counter::new(),
         parent: Counter::new(),
@@ -86,6 +96,7 @@ pub static PAGE: Page = Page {
     counters: Counters::NEW,
     devices: [const { OnDevice::new() }; MAX_DEVICES],
     calls: CallTable::NEW,
+    times: TimeTable::NEW,
 };
 
 /// The plain counters of this process.
