@@ -13,6 +13,7 @@ use semcache::base::counters::WhyHost;
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
 use semcache::process::signals_blocked::SignalsBlocked;
+use semcache::process::spent;
 use semcache::runtime::timed::{self, HostCall};
 use semcache_fault::cancel;
 
@@ -95,6 +96,15 @@ fn time(frame: &mut Frame, symbol: &Symbol, call: HostCall) {
     frame.time(decode::words_on_stack(symbol), counts::index(symbol), call);
 }
 
+/// A call that is timed begins.
+///
+/// # Safety
+/// As [`ended`].
+pub(crate) unsafe extern "C-unwind" fn begins(frame: *mut Frame) {
+    // SAFETY: the stub's frame is valid, and only this call uses it until this function returns.
+    unsafe { &mut *frame }.begins();
+}
+
 /// A call that was timed has ended in the host BLAS.
 ///
 /// # Safety
@@ -137,9 +147,10 @@ fn offload(
     binding: &Binding,
     small: bool,
 ) -> Option<Option<WhyHost>> {
+    let begun = spent::now();
     runtime::runs_here();
     if decode::batch::is_batch(symbol.class) {
-        return offload_batch(frame, symbol, binding, small);
+        return offload_batch(frame, symbol, binding, (small, begun));
     }
     let hidden = binding.returns == Returns::Hidden;
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
@@ -158,6 +169,7 @@ fn offload(
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
+        begun,
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => match gemm.filter(|_| binding.target.is_null()) {
@@ -185,7 +197,7 @@ fn offload_batch(
     frame: &Frame,
     symbol: &Symbol,
     binding: &Binding,
-    small: bool,
+    (small, begun): (bool, u64),
 ) -> Option<Option<WhyHost>> {
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
     let Some(batch) = (unsafe { decode::batch::decode(frame, symbol, binding.width) }) else {
@@ -202,6 +214,7 @@ fn offload_batch(
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
+        begun,
     };
     match (runtime::batch(&batch, &facts), gemm) {
         (Batched::Done, _) => None,

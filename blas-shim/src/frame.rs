@@ -23,7 +23,8 @@ pub(crate) struct Frame {
     /// The values of the low halves of xmm0 and xmm1 when the stub returns to the program.
     pub(crate) result_xmm: [u64; 2],
     /// Not zero: the stub calls the host BLAS's function instead of jumping to it, with one less than this number of words of the
-    /// program's arguments from the stack, and then [`ended`](crate::entry::ended).
+    /// program's arguments from the stack, between
+    /// [`begins`](crate::entry::begins) and [`ended`](crate::entry::ended).
     timed: u32,
     /// The index of the routine in the tables of counters.
     index: u32,
@@ -60,6 +61,12 @@ impl Frame {
             (self.timed, self.index) = (1 + words as u32, index as u32);
             self.call = call;
         }
+    }
+
+    /// The call begins.
+    #[inline]
+    pub(crate) fn begins(&mut self) {
+        self.call.begins();
     }
 
     /// The call has ended.

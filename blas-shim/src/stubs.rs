@@ -22,7 +22,7 @@ use semcache::base::counters::{PAGE, Page};
 
 use crate::core as runtime;
 use crate::decode::{FLOOR_1, FLOOR_2, FLOOR_3};
-use crate::entry::{ended, enter, resolve_jump};
+use crate::entry::{begins, ended, enter, resolve_jump};
 use crate::frame;
 use crate::mkl::multiply;
 use crate::products::products;
@@ -431,6 +431,11 @@ extern "C" fn enter_common() {
         [
             "5:",
             ".cfi_adjust_cfa_offset {size}",
+            // The place of the result keeps the function's address.
+            "mov [rsp + 56], r11",
+            "mov rdi, rsp",
+            "call {begins}",
+            "mov r11, [rsp + 56]",
             "mov ecx, dword ptr [rsp + {timed}]",
             "sub rsp, {below}",
             ".cfi_adjust_cfa_offset {below}",
@@ -463,6 +468,7 @@ extern "C" fn enter_common() {
         ],
         timed = const frame::TIMED,
         below = const 8 * frame::MOST_WORDS,
+        begins = sym begins,
         ended = sym ended,
     )
 }

@@ -73,10 +73,16 @@ impl Span {
     #[must_use]
     pub fn end(self) -> (u64, u64) {
         let ended = now();
+        (self.end_at(ended), ended)
+    }
+
+    /// As [`Span::end`], at this moment, which has just passed. Returns the nanoseconds.
+    #[must_use]
+    pub fn end_at(self, ended: u64) -> u64 {
         let within = NOTED.get().wrapping_sub(self.noted);
         let own = ended.saturating_sub(self.begun).saturating_sub(within);
         NOTED.set(NOTED.get().wrapping_add(own));
-        (own, ended)
+        own
     }
 }
 

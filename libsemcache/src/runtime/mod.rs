@@ -69,13 +69,15 @@ pub struct Facts<'a> {
     pub must_run: bool,
     /// The host BLAS, which computes its part of a call, and what no device finishes.
     pub host: Option<&'a dyn HostBlas>,
+    /// When the call began ([`spent::now`](crate::process::spent::now)); 0: now.
+    pub begun: u64,
 }
 
 /// Runs a call on the devices if the prediction says that this is faster. Every outcome except [`Outcome::Host`] is
 /// counted here, and so is the reason for [`Outcome::Host`].
 #[must_use]
 pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
-    let timed = Timed::begin(names::index(call.routine, call.dtype));
+    let timed = Timed::since(facts.begun, names::index(call.routine, call.dtype));
     // The offload decision computes in floating point too, so it needs the default floating-point environment.
     let usual = Usual::new();
     let traced = begin(call.sizes(), call.routine.name(call.dtype));
@@ -111,7 +113,8 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
 #[must_use]
 pub fn batch(batch: &Batch, facts: &Facts<'_>) -> Batched {
     let group_of_all = Group::batch(batch);
-    let timed = Timed::begin(names::index(group_of_all.routine, group_of_all.dtype));
+    let index = names::index(group_of_all.routine, group_of_all.dtype);
+    let timed = Timed::since(facts.begun, index);
     let usual = Usual::new();
     let name = group_of_all.routine.name(group_of_all.dtype);
     let sizes = batch.calls.first().map_or([0; 3], Call::sizes);

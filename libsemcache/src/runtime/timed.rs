@@ -41,9 +41,17 @@ pub(super) enum Ran {
 impl Timed {
     /// A call begins of the routine, or row, with this index.
     pub(super) fn begin(index: usize) -> Timed {
+        Timed::since(0, index)
+    }
+
+    /// As [`Timed::begin`]; the call began at this moment, if it is not 0.
+    pub(super) fn since(begun: u64, index: usize) -> Timed {
         Timed {
             index,
-            span: Span::begin(),
+            span: match begun {
+                0 => Span::begin(),
+                _ => Span::since(begun),
+            },
             before: spent::begin(),
             plain: plain::get(),
         }
@@ -54,8 +62,6 @@ impl Timed {
         let row = PAGE.times.row(self.index);
         let plain = plain::take(self.plain);
         let [kernels, transfers, turn, page_lock, starting, host] = spent::take(&self.before);
-        let (own, ended) = self.span.end();
-        row.deciding.add(own);
         let all = [
             (&row.kernels, kernels),
             (&row.transfers, transfers),
@@ -69,22 +75,24 @@ impl Timed {
                 counter.add(ns);
             }
         }
-        match ran {
-            Ran::Devices => {
-                let plain_all = [
-                    (&row.plain, plain.known),
-                    (&row.plain_predicted, plain.predicted),
-                ];
-                for (counter, ns) in plain_all {
-                    if ns > 0 {
-                        // What the host BLAS computed of the call counts as it was.
-                        counter.add(ns.saturating_sub(host));
-                    }
+        if ran == Ran::Devices {
+            for (counter, ns) in [
+                (&row.plain, plain.known),
+                (&row.plain_predicted, plain.predicted),
+            ] {
+                if ns > 0 {
+                    // What the host BLAS computed of the call counts as it was.
+                    counter.add(ns.saturating_sub(host));
                 }
-                small::tick(ended);
             }
-            Ran::Host => learn(row, host, plain.known + plain.predicted),
-            Ran::Left => LEFT.set((ended, plain.known + plain.predicted)),
+        }
+        let (own, ended) = self.span.end();
+        row.deciding.add(own);
+        let plain = plain.known + plain.predicted;
+        match ran {
+            Ran::Devices => small::tick(ended),
+            Ran::Host => learn(row, host, plain),
+            Ran::Left => LEFT.set((ended, plain)),
         }
     }
 }
@@ -149,21 +157,28 @@ impl HostCall {
         }
     }
 
-    /// A small call begins.
+    /// A small call will begin ([`HostCall::begins`]).
     #[must_use]
     pub fn small() -> HostCall {
-        let faults = latency::of_this_thread();
         HostCall {
-            span: Span::begin(),
-            faults,
+            span: Span::since(0),
+            faults: latency::of_this_thread(),
             predicted: SMALL,
+        }
+    }
+
+    /// The next instructions call the host BLAS's function. Only for a small call does it matter how many there are before.
+    pub fn begins(&mut self) {
+        if self.predicted == SMALL {
+            self.span = Span::begin();
         }
     }
 
     /// The call of the routine with this index has ended.
     pub fn end(self, index: usize) {
+        let ended = spent::now();
         spent::pass(latency::of_this_thread().wrapping_sub(self.faults));
-        let (ns, ended) = self.span.end();
+        let ns = self.span.end_at(ended);
         let row = PAGE.times.row(index);
         if self.predicted == SMALL {
             small::took(index, &row.small, ns);

@@ -84,16 +84,23 @@ impl SmallTimes {
         self.window.get() > 0
     }
 
-    /// Estimates the calls since the last time; `calls` were made until now.
-    pub fn settle(&self, calls: u64) {
-        let (timed, ns) = (self.window.get(), self.window_ns.get());
+    /// The estimated nanoseconds of the calls since the last time; `calls` were made until now.
+    #[must_use]
+    pub fn since(&self, calls: u64) -> u64 {
+        let new = calls.saturating_sub(self.told.get());
+        mean_of(self.window_ns.get(), self.window.get(), new)
+    }
+
+    /// The calls since the last time, until there were `calls`, have taken `estimate`.
+    pub fn settle(&self, calls: u64, estimate: u64) {
+        let timed = self.window.get();
         if timed == 0 {
             return;
         }
         let new = calls.saturating_sub(self.told.get());
-        self.estimate.add(mean_of(ns, timed, new));
+        self.estimate.add(estimate);
         self.timed.add(timed);
-        self.timed_ns.add(ns);
+        self.timed_ns.add(mean_of(estimate, new, timed));
         self.told.set(calls);
         self.window.set(0);
         self.window_ns.set(0);
@@ -256,19 +263,24 @@ mod tests {
     fn small_calls_count_with_the_mean_of_those_since_the_last_time() {
         let small = SmallTimes::new();
         assert_eq!((small.of(0), small.of(1)), (Some(0), None));
-        small.settle(5);
+        small.settle(5, small.since(5));
         assert_eq!(small.of(5), None);
         // 1000 calls of 20 ns, then 10 of 2 us.
         (0..4).for_each(|_| small.took(20));
-        small.settle(1000);
+        small.settle(1000, small.since(1000));
         (0..2).for_each(|_| small.took(2000));
         assert!(small.is_open());
-        small.settle(1010);
+        assert_eq!(small.since(1010), 20_000);
+        small.settle(1010, small.since(1010));
         assert!(!small.is_open());
         assert_eq!(small.of(1010), Some(20_000 + 20_000));
         // The rest as all that were timed, but not if it is more than they are.
         assert_eq!(small.of(1016), Some(40_000 + 6 * (80 + 4000) / 6));
         assert_eq!((small.of(2020).is_some(), small.of(2021)), (true, None));
+        small.took(1_000_000);
+        assert_eq!(small.since(1020), 10_000_000);
+        small.settle(1020, 100_000);
+        assert_eq!(small.of(1020), Some(140_000));
     }
 
     #[test]
