@@ -1,7 +1,6 @@
 //! The functions of the runtime that the shim's stubs and hooks call.
 
 pub(crate) use semcache::base::counters::Degraded;
-pub(crate) use semcache::runtime::init::FLOOR_HOLDS;
 pub(crate) use semcache::runtime::io::{Buffer, IoGuards, open_all, open_everything};
 pub(crate) use semcache::runtime::start::spares_cores;
 pub(crate) use semcache::runtime::{

@@ -32,6 +32,7 @@ pub(crate) fn begin(thread: &State) -> bool {
 /// In the child of a fork, whose counters are zero: its thread counts anew.
 pub(crate) fn child() {
     TAKEN.store(0, Relaxed);
+    semcache::runtime::timed::small::child();
     thread::state().slot.set(ptr::null());
 }
 

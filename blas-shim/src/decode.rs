@@ -47,6 +47,23 @@ pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol) -> bool {
     (0..words).any(|position| crate::core::is_restricted(frame.word(position) as usize))
 }
 
+/// The most words of arguments that a call has on the stack; up to three more than there are. A function that is called with more
+/// does not look at them, and they can be read as well: they lie in the frame of the caller.
+pub(crate) fn words_on_stack(symbol: &Symbol) -> usize {
+    const IN_REGISTERS: usize = 6;
+    let Some(routine) = symbol.class.routine() else {
+        // A batch has 18 arguments at most in the C interface, which has no lengths of flags, and 19 in Fortran.
+        return if symbol.spelling.is_cblas() { 12 } else { 13 };
+    };
+    let signature = &routine.record().signature;
+    let (flags, operands) = (signature.flags.len(), signature.operands.len());
+    // The lengths of flags come last, in Fortran; the order of storage comes first, in C.
+    let around = if symbol.spelling.is_cblas() { 1 } else { flags };
+    let scalars = 2;
+    let words = flags + around + signature.sizes.len() + scalars + 2 * operands + 1;
+    words.saturating_sub(IN_REGISTERS)
+}
+
 /// Calls of this level with less work (elements; multiplications at level 3) go to the host BLAS without being decoded.
 const fn floor(level: u8) -> i64 {
     match level {

@@ -13,6 +13,8 @@ use semcache::base::counters::WhyHost;
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
 use semcache::process::signals_blocked::SignalsBlocked;
+use semcache::process::spent;
+use semcache::runtime::timed::{self, HostCall};
 use semcache_fault::cancel;
 
 use crate::core::{self as runtime, Facts};
@@ -45,6 +47,7 @@ pub(crate) unsafe extern "C-unwind" fn enter(frame: *mut Frame, index: u32) -> *
 }
 
 fn entered(frame: &mut Frame, index: u32) -> *const c_void {
+    frame.jump();
     let index = index as usize % COUNT;
     let site = frame.site();
     let symbol = &SYMBOLS[index];
@@ -69,12 +72,17 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
             && runtime::has_floor();
         if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol)) {
             counts::count(thread, symbol, binding.number(), WhyHost::Small);
+            if timed::small::comes() {
+                time(frame, symbol, binding, HostCall::small());
+            }
         } else {
             match runtime::caught(|| offload(frame, symbol, binding, small)) {
                 Some(None) => return ptr::null(),
                 Some(Some(Some(reason))) => counts::count(thread, symbol, binding.number(), reason),
-                // The runtime has counted the call, or has panicked before it changed any result.
-                Some(Some(None)) | None => {}
+                // The runtime has counted the call.
+                Some(Some(None)) => time(frame, symbol, binding, HostCall::left()),
+                // It has panicked before it changed any result.
+                None => {}
             }
         }
     } else if let Some(reason) = reason(binding.barred) {
@@ -82,6 +90,31 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     }
     thread.forwarded(sp, site);
     host(frame, symbol, binding)
+}
+
+/// The host BLAS's function is called by the stub, which takes its time.
+fn time(frame: &mut Frame, symbol: &Symbol, binding: &Binding, call: HostCall) {
+    let words = decode::words_on_stack(symbol);
+    frame.time(words, symbol.index(), binding.number(), call);
+}
+
+/// A call that is timed begins.
+///
+/// # Safety
+/// As [`ended`].
+pub(crate) unsafe extern "C-unwind" fn begins(frame: *mut Frame) {
+    // SAFETY: the stub's frame is valid, and only this call uses it until this function returns.
+    unsafe { &mut *frame }.begins();
+}
+
+/// A call that was timed has ended in the host BLAS.
+///
+/// # Safety
+/// Called by the stubs only, with a frame for which [`enter`] has said so. A thread may be cancelled in here: there is nothing to be
+/// cleaned up.
+pub(crate) unsafe extern "C-unwind" fn ended(frame: *const Frame) {
+    // SAFETY: the stub's frame is valid until it returns.
+    unsafe { &*frame }.ended();
 }
 
 fn reason(barred: Barred) -> Option<WhyHost> {
@@ -116,9 +149,10 @@ fn offload(
     binding: &Binding,
     small: bool,
 ) -> Option<Option<WhyHost>> {
+    let begun = spent::now();
     runtime::runs_here();
     if decode::batch::is_batch(symbol.class) {
-        return offload_batch(frame, symbol, binding, small);
+        return offload_batch(frame, symbol, binding, (small, begun));
     }
     let hidden = binding.returns == Returns::Hidden;
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
@@ -138,10 +172,15 @@ fn offload(
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
         site: python::site(symbol, binding.number()),
+        begun,
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => match gemm.filter(|_| binding.target.is_null()) {
-            Some(gemm) => gemm.run(&decoded.call),
+            Some(gemm) => {
+                let call = HostCall::left();
+                gemm.run(&decoded.call);
+                call.end(symbol.index(), binding.number());
+            }
             None => return Some(None),
         },
         // SAFETY: this is the frame of a call of the symbol, and the address is the call's.
@@ -161,7 +200,7 @@ fn offload_batch(
     frame: &Frame,
     symbol: &Symbol,
     binding: &Binding,
-    small: bool,
+    (small, begun): (bool, u64),
 ) -> Option<Option<WhyHost>> {
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
     let Some(batch) = (unsafe { decode::batch::decode(frame, symbol, binding.width) }) else {
@@ -179,11 +218,14 @@ fn offload_batch(
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
         site: python::site(symbol, binding.number()),
+        begun,
     };
     match (runtime::batch(&batch, &facts), gemm) {
         (Batched::Done, _) => None,
         (Batched::Host, Some(gemm)) if binding.target.is_null() => {
+            let call = HostCall::left();
             gemm.batch(&batch, 0);
+            call.end(symbol.index(), binding.number());
             None
         }
         (Batched::Host, _) => Some(None),

@@ -7,6 +7,8 @@
 
 use core::mem::offset_of;
 
+use semcache::runtime::timed::HostCall;
+
 /// The saved argument registers of a call, and the values of its result registers. The stub makes a frame below the
 /// return address.
 #[derive(Debug)]
@@ -20,12 +22,25 @@ pub(crate) struct Frame {
     xmm: [[u64; 2]; 8],
     /// The values of the low halves of xmm0 and xmm1 when the stub returns to the program.
     pub(crate) result_xmm: [u64; 2],
-    _align: u64,
+    /// Not zero: the stub calls the host BLAS's function instead of jumping to it, with one less than this number of words of the
+    /// program's arguments from the stack, between
+    /// [`begins`](crate::entry::begins) and [`ended`](crate::entry::ended).
+    timed: u32,
+    /// The index of the routine in the tables of counters.
+    index: u16,
+    /// The number of the call site there, plus 1; 0: it has none.
+    site: u16,
+    call: HostCall,
 }
+
+/// The most words of arguments on the stack with which a stub calls a function.
+pub(crate) const MOST_WORDS: usize = 16;
+/// Where the stub finds that number.
+pub(crate) const TIMED: usize = offset_of!(Frame, timed);
 
 /// The bytes that the stub takes from the stack; with the return address, a multiple of 16.
 pub(crate) const SIZE: usize = size_of::<Frame>();
-const _: () = assert!(SIZE == 216 && SIZE % 16 == 8);
+const _: () = assert!(SIZE == 248 && SIZE % 16 == 8);
 // The stub's assembly contains these numbers.
 const _: () = assert!(
     offset_of!(Frame, rax) == 48
@@ -35,6 +50,35 @@ const _: () = assert!(
 );
 
 impl Frame {
+    /// The stub jumps to the host BLAS's function, unless [`Frame::time`] follows.
+    #[inline]
+    pub(crate) fn jump(&mut self) {
+        self.timed = 0;
+    }
+
+    /// The stub calls the function, with this number of words of arguments from the stack, and the call is timed.
+    #[inline]
+    pub(crate) fn time(&mut self, words: usize, index: usize, site: Option<usize>, call: HostCall) {
+        if words <= MOST_WORDS {
+            (self.timed, self.index) = (1 + words as u32, index as u16);
+            self.site = site.map_or(0, |number| number as u16 + 1);
+            self.call = call;
+        }
+    }
+
+    /// The call begins.
+    #[inline]
+    pub(crate) fn begins(&mut self) {
+        self.call.begins();
+    }
+
+    /// The call has ended.
+    #[inline]
+    pub(crate) fn ended(&self) {
+        let site = self.site.checked_sub(1).map(usize::from);
+        self.call.end(usize::from(self.index), site);
+    }
+
     /// The value of the stack pointer at the entry of the stub: the address of the return address.
     #[inline]
     pub(crate) fn entry_sp(&self) -> usize {

@@ -1,7 +1,7 @@
 //! The exported BLAS symbols: one naked assembly stub for each.
 //!
-//! No stub leaves a frame on the stack while the host BLAS runs: control may leave the host BLAS by `longjmp` or an
-//! exception. `r10` and `r11` are the registers that a call may destroy and that carry no argument; all other registers
+//! Control may leave the host BLAS by `longjmp` or an exception, so no stub leaves a frame on the stack while the host BLAS runs that
+//! would have to be cleaned up; only for a call that is timed there is a frame at all. `r10` and `r11` are the registers that a call may destroy and that carry no argument; all other registers
 //! arrive at the host BLAS's function with the caller's values, also `al` (the number of vector registers of an
 //! unprototyped call).
 //!
@@ -18,10 +18,11 @@ use core::arch::naked_asm;
 use core::mem::offset_of;
 
 use semcache::base::Routine;
+use semcache::base::counters::{PAGE, Page};
 
 use crate::core as runtime;
 use crate::decode::{FLOOR_1, FLOOR_2, FLOOR_3};
-use crate::entry::{enter, resolve_jump};
+use crate::entry::{begins, ended, enter, resolve_jump};
 use crate::frame;
 use crate::mkl::multiply;
 use crate::products::products;
@@ -144,7 +145,7 @@ macro_rules! small_or_enter {
                     "3:",
                     "cmp r10, {floor}",
                     "jge 4f",
-                    "cmp byte ptr [rip + {floor_holds}], 1",
+                    "cmp byte ptr [rip + {page} + {quick}], 1",
                     "jne 4f",
                     "cmp qword ptr [rip + {protected}], 0",
                     "jne 4f",
@@ -172,7 +173,8 @@ macro_rules! small_or_enter {
                     sizes = const offset_of!(Binding, sizes),
                     wide = const Sizes::Wide as u8,
                     floor = const $floor,
-                    floor_holds = sym runtime::FLOOR_HOLDS,
+                    page = sym PAGE,
+                    quick = const offset_of!(Page, quick),
                     protected = sym runtime::PROTECTED,
                     slot = const offset_of!(State, slot),
                     counter = const offset_of!(Binding, counter_offset),
@@ -332,8 +334,13 @@ extern "C" fn ask_any() {
 
 /// Saves the argument registers in a [`frame::Frame`] and passes its address, and the symbol from `r11d`, to `$callee`;
 /// then restores the registers, with the function to jump to in `r11`.
+///
+/// `$asks` are the instructions that decide, and `$more` those behind the rest, with their operands; none in most stubs.
 macro_rules! save_call_restore {
     ([$($save:literal),*] [$($restore:literal),*] $callee:ident) => {
+        save_call_restore!([$($save),*] [$($restore),*] $callee, [], [],)
+    };
+    ([$($save:literal),*] [$($restore:literal),*] $callee:ident, [$($asks:literal),*], [$($more:literal),*], $($operands:tt)*) => {
         naked_asm!(
             ".cfi_startproc",
             "sub rsp, {size}",
@@ -354,6 +361,7 @@ macro_rules! save_call_restore {
             "mov r11, rax",
             "test rax, rax",
             "jz 3f",
+            $($asks,)*
             "mov rdi, [rsp]",
             "mov rsi, [rsp + 8]",
             "mov rdx, [rsp + 16]",
@@ -376,9 +384,11 @@ macro_rules! save_call_restore {
             "add rsp, {size}",
             ".cfi_adjust_cfa_offset -{size}",
             "ret",
+            $($more,)*
             ".cfi_endproc",
             size = const frame::SIZE,
             callee = sym $callee,
+            $($operands)*
         )
     };
 }
@@ -410,9 +420,57 @@ macro_rules! save_all_call_restore {
 
 /// No routine that may be offloaded has more than two floating-point arguments (`alpha` and `beta`, or `c` and `s`), so
 /// `xmm0` and `xmm1` suffice.
+///
+/// If the call is timed, the host BLAS's function is called, below a copy of the arguments on the stack. As long as it runs, the frame
+/// stays; control may leave it by a jump or an exception all the same, since the frame holds nothing that must be released.
 #[unsafe(naked)]
 extern "C" fn enter_common() {
-    save_call_restore!([] [] enter)
+    save_call_restore!(
+        [] [] enter,
+        ["cmp dword ptr [rsp + {timed}], 0", "jne 5f"],
+        [
+            "5:",
+            ".cfi_adjust_cfa_offset {size}",
+            // The place of the result keeps the function's address.
+            "mov [rsp + 56], r11",
+            "mov rdi, rsp",
+            "call {begins}",
+            "mov r11, [rsp + 56]",
+            "mov ecx, dword ptr [rsp + {timed}]",
+            "sub rsp, {below}",
+            ".cfi_adjust_cfa_offset {below}",
+            // The return address is before the first word.
+            "6:",
+            "dec rcx",
+            "jz 7f",
+            "mov rax, [rsp + {below} + {size} + 8*rcx]",
+            "mov [rsp + 8*rcx - 8], rax",
+            "jmp 6b",
+            "7:",
+            "mov rdi, [rsp + {below}]",
+            "mov rsi, [rsp + {below} + 8]",
+            "mov rdx, [rsp + {below} + 16]",
+            "mov rcx, [rsp + {below} + 24]",
+            "mov r8, [rsp + {below} + 32]",
+            "mov r9, [rsp + {below} + 40]",
+            "mov rax, [rsp + {below} + 48]",
+            "movaps xmm0, [rsp + {below} + 64]",
+            "movaps xmm1, [rsp + {below} + 80]",
+            "call r11",
+            "mov [rsp + {below} + 56], rax",
+            "movq qword ptr [rsp + {below} + 192], xmm0",
+            "movq qword ptr [rsp + {below} + 200], xmm1",
+            "lea rdi, [rsp + {below}]",
+            "call {ended}",
+            "add rsp, {below}",
+            ".cfi_adjust_cfa_offset -{below}",
+            "jmp 3b"
+        ],
+        timed = const frame::TIMED,
+        below = const 8 * frame::MOST_WORDS,
+        begins = sym begins,
+        ended = sym ended,
+    )
 }
 
 #[unsafe(naked)]

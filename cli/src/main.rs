@@ -23,6 +23,7 @@ mod run;
 mod signals;
 mod strict;
 mod summary;
+mod ticks;
 mod top;
 mod trace;
 

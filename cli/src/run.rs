@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -21,7 +22,11 @@ use semcache::runtime::report::{Report, file};
 use crate::progress::Progress;
 use crate::signals::{self, End};
 use crate::strict::{self, Demands, UNMET};
+use crate::ticks::Ticks;
 use crate::{library, summary};
+
+/// How often a run is looked after of which no call is timed.
+const A_WHILE: Duration = Duration::from_secs(1);
 
 /// The exit status of env(1) and timeout(1) when they themselves fail.
 pub(crate) const OWN_FAILURE: u8 = 125;
@@ -85,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
         let mut child = second_half(None, &held, &options.command)?;
         child.env_remove(config::MAIN_PID);
         child.env_remove(config::COUNTERS);
-        let end = spawn_and_wait(child, &mut || {})?;
+        let end = spawn_and_wait(child, &mut || A_WHILE)?;
         eprintln!("semcache: off");
         return Ok(finish(end));
     }
@@ -118,6 +123,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     }
     let mut report = Report::new(counted.name());
     let mut progress = options.progress.then(Progress::new);
+    let mut ticks = Ticks::new(&counted);
     let end = spawn_and_wait(child, &mut || {
         if let Some(progress) = &mut progress {
             progress.tell(&counted);
@@ -125,6 +131,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
         if counted.is_filling() {
             counted.add_ended(&mut report);
         }
+        ticks.next()
     });
     if let Some(progress) = &mut progress {
         progress.end();
@@ -234,7 +241,7 @@ fn second_half(
     Ok(child)
 }
 
-fn spawn_and_wait(mut child: Command, each: &mut dyn FnMut()) -> Result<End, String> {
+fn spawn_and_wait(mut child: Command, each: &mut dyn FnMut() -> Duration) -> Result<End, String> {
     let child = child
         .spawn()
         .map_err(|e| format!("cannot start a process: {e}"))?;

@@ -9,9 +9,12 @@
     reason = "sigwaitinfo and resetting a disposition have no safe wrapper"
 )]
 
+use core::time::Duration;
+
 use nix::libc;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, raise, sigaction};
+use nix::sys::time::TimeSpec;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
@@ -58,13 +61,14 @@ pub(crate) fn release(signals: &[Signal]) -> Result<(), String> {
         .map_err(|e| format!("cannot unblock signals: {e}"))
 }
 
-/// Waits for the end of `child`, and passes signals on in the meantime; calls `each` about once a second. The signals of [`hold`]
-/// must be blocked.
-pub(crate) fn wait(child: Pid, each: &mut dyn FnMut()) -> Result<End, String> {
+/// Waits for the end of `child`, and passes signals on in the meantime; calls `each`, which says after how long it is to be called again
+/// at the latest. The signals of [`hold`] must be blocked.
+pub(crate) fn wait(child: Pid, each: &mut dyn FnMut() -> Duration) -> Result<End, String> {
     let mut set = SigSet::empty();
     for signal in PASSED_ON.into_iter().chain([Signal::SIGCHLD]) {
         set.add(signal);
     }
+    let mut pause = each();
     loop {
         // If SIGCHLD was ignored when the command was started, waitpid fails with ECHILD, and the child's exit status
         // cannot be found out.
@@ -76,8 +80,8 @@ pub(crate) fn wait(child: Pid, each: &mut dyn FnMut()) -> Result<End, String> {
             Ok(_) => {}
             Err(error) => return Err(format!("cannot learn how the program ended: {error}")),
         }
-        let (signal, from_process) = take(&set);
-        each();
+        let (signal, from_process) = take(&set, pause);
+        pause = each();
         if let Some(signal) = signal.filter(|s| *s != Signal::SIGCHLD && from_process) {
             // If the program has ended in the meantime, the next round of the loop finds that out.
             let _ = kill(child, signal);
@@ -85,17 +89,14 @@ pub(crate) fn wait(child: Pid, each: &mut dyn FnMut()) -> Result<End, String> {
     }
 }
 
-/// Waits for a signal of `set`, a second at most, and takes it; also returns whether a process sent the signal (and not the
+/// Waits for a signal of `set`, so long at most, and takes it; also returns whether a process sent the signal (and not the
 /// terminal).
-fn take(set: &SigSet) -> (Option<Signal>, bool) {
+fn take(set: &SigSet, pause: Duration) -> (Option<Signal>, bool) {
     // SAFETY: siginfo_t is plain data for which all zeroes is a valid value.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    let second = libc::timespec {
-        tv_sec: 1,
-        tv_nsec: 0,
-    };
+    let pause = *TimeSpec::from_duration(pause).as_ref();
     // SAFETY: the pointers are to live objects of the right types; the call writes only to `info`.
-    let signal = unsafe { libc::sigtimedwait(set.as_ref(), &raw mut info, &second) };
+    let signal = unsafe { libc::sigtimedwait(set.as_ref(), &raw mut info, &pause) };
     (
         Signal::try_from(signal).ok(),
         info.si_code != libc::SI_KERNEL,

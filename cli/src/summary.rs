@@ -5,6 +5,7 @@ use core::cmp::Reverse;
 use semcache::base::counters::{Calls, Values, WhyHost};
 use semcache::runtime::report::Report;
 use semcache::runtime::report::table::{human, saved};
+use semcache::runtime::report::time::seconds;
 
 /// How many routines, or reasons, the closing line names.
 const NAMED: usize = 4;
@@ -30,7 +31,55 @@ pub(crate) fn line(report: &Report) -> String {
     } else {
         offloaded(report)
     };
-    format!("semcache: {told}{}", tail(report))
+    format!("semcache: {}{told}{}", took(report), tail(report))
+}
+
+/// Less time in BLAS calls says nothing.
+const LEAST_S: f64 = 0.01;
+/// Up to this share of the time may be estimated without a word.
+const EXACT: f64 = 0.05;
+
+/// What BLAS calls took, and what they would have taken without semcache, as far as that is known.
+fn took(report: &Report) -> String {
+    let time = &report.sum.time;
+    let now_s = time.blas_s;
+    let calls: u64 = report
+        .sum
+        .calls
+        .values()
+        .map(|c| c.offloaded + c.host)
+        .sum();
+    if now_s < LEAST_S || time.untimed_calls * 2 > calls {
+        return String::new();
+    }
+    let about = match time.parts.host_sampled_s > EXACT * now_s {
+        true => "about ",
+        false => "",
+    };
+    let took = format!("BLAS took {about}{}", seconds(now_s));
+    let on_devices = report.sum.offloaded() > 0;
+    match time.plain_estimate_s.filter(|_| on_devices) {
+        Some(plain_s) if plain_s > 0.0 => {
+            let without = format!("about {} without semcache", seconds(plain_s));
+            let times = match (plain_s / now_s, now_s / plain_s) {
+                (faster, _) if faster >= 1.0 + EXACT => format!("{} times as fast", factor(faster)),
+                (_, slower) if slower >= 1.0 + EXACT => {
+                    format!("slower: {} times as long", factor(slower))
+                }
+                _ => "as fast".to_owned(),
+            };
+            format!("{took}, {without} ({times}); ")
+        }
+        _ => format!("{took}; "),
+    }
+}
+
+fn factor(times: f64) -> String {
+    match times {
+        10.0.. => format!("{times:.0}"),
+        2.0.. => format!("{times:.1}"),
+        _ => format!("{times:.2}"),
+    }
 }
 
 fn offloaded(report: &Report) -> String {
@@ -195,6 +244,54 @@ mod tests {
              4 page faults; 2 processes"
         );
         assert!(table(&two).starts_with("2 processes\n"));
+    }
+
+    /// The beginning of the closing line of a run with these times.
+    fn leads(offloaded: u64, untimed: u64, time: &str) -> String {
+        let host = 100 - offloaded;
+        let calls = format!(
+            r#""calls":{{"dgemv":{{"offloaded":{offloaded},"host":{host},"why_host":{{"small":{host}}}}}}}"#
+        );
+        let routine = format!(r#""routines":{{"dgemv":{{{time},"untimed_calls":{untimed}}}}}"#);
+        let line = line(&report(&[&format!(r#"{{{calls},"time":{{{routine}}}}}"#)]));
+        let line = line.strip_prefix("semcache: ").expect("the name");
+        line.split("; ").next().expect("a part").to_owned()
+    }
+
+    #[test]
+    fn the_closing_line_leads_with_the_time() {
+        for (time, said) in [
+            (
+                r#""kernels_s":3.2,"plain_estimate_s":11.0"#,
+                "BLAS took 3.20 s, about 11.0 s without semcache (3.4 times as fast)",
+            ),
+            (
+                r#""kernels_s":3.0,"host_sampled_s":0.2,"plain_estimate_s":1.6"#,
+                "BLAS took about 3.20 s, about 1.60 s without semcache (slower: 2.0 times as long)",
+            ),
+            (
+                r#""kernels_s":75.0,"plain_estimate_s":76"#,
+                "BLAS took 1 min 15 s, about 1 min 16 s without semcache (as fast)",
+            ),
+            (
+                r#""kernels_s":1.0,"plain_estimate_s":1.5"#,
+                "BLAS took 1.00 s, about 1.50 s without semcache (1.50 times as fast)",
+            ),
+            // Nothing is known of the host.
+            (r#""kernels_s":0.25"#, "BLAS took 250 ms"),
+            // Too short to say anything.
+            (
+                r#""kernels_s":0.009,"plain_estimate_s":5"#,
+                "100 of 100 dgemv calls ran on devices",
+            ),
+        ] {
+            assert_eq!(leads(100, 0, time), said);
+        }
+        // Nothing ran on devices: there is nothing to compare.
+        let host = r#""host_s":2.0,"plain_estimate_s":2.0"#;
+        assert_eq!(leads(0, 50, host), "BLAS took 2.00 s");
+        // Of most calls the time is not known.
+        assert_eq!(leads(0, 51, host), "no call ran on a device");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use semcache::base::counters::{Degraded, KEYS, LeftOut, WhyHost};
 
-use semcache::runtime::report::Report;
+use semcache::runtime::report::{Report, time};
 
 use crate::{html, summary};
 use values::{Assertion, SUMS};
@@ -168,6 +168,7 @@ fn keys() -> String {
         let dot = if k.group.is_empty() { "" } else { "." };
         (format!("{}{dot}{}", k.group, k.name), k.doc)
     });
+    let numbers = time::keys().into_iter().chain(numbers);
     let reasons = WhyHost::ALL.iter().map(|w| (w.name().to_owned(), w.doc()));
     let left_out = LeftOut::ALL.iter().map(|w| (w.name().to_owned(), w.doc()));
     let degraded = Degraded::ALL.iter().map(|d| (d.name().to_owned(), d.doc()));
@@ -195,6 +196,10 @@ of a script have the address of its interpreter's or module's call; with `SEMCAC
 of the Python script (`line`), for which each takes Python's lock. `matrices` lists blocks of host memory that calls on devices had
 operands in: size of the first operand and where that call was made, calls, bytes copied, faults, and where the CPU last loaded
 (`load`) and stored (`store`) with a fault. Both have 200 entries at most.
+
+`time` says what the program's threads spent on BLAS calls, in seconds, together and by routine (`time.routines`). No time counts twice:
+the parts add up to `time.blas_s`. Times of several threads and processes are added up. Names that end in `_estimate_s` or `_sampled_s`
+are estimates, all others are measured. What devices did meanwhile is not part of it (`sampled`, `virtual_time`).
 
 `semcache report FILE...` adds reports up and prints them as a table, with `--by process`, `routine`, `site` or `matrix` a line for
 each, with files and lines where there is debug information, and what to do in a sentence; `--json`

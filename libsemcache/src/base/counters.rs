@@ -10,6 +10,7 @@ mod reasons;
 pub mod sites;
 mod table;
 mod text;
+mod times;
 
 pub use super::routine::MAX_ROUTINES;
 pub use calls::{CallTable, Calls};
@@ -22,6 +23,7 @@ pub use reasons::{Degraded, DegradedSet, LeftOut, WhyHost};
 pub use sites::{Kind, NUMBERED, Site, SiteTable};
 pub use table::{Counter, Counters, KEYS, Key, Values};
 pub use text::Text;
+pub use times::{Quick, RoutineTimes, SPARSE, SmallTimes, TimeTable};
 
 #[cfg(test)]
 mod tests {

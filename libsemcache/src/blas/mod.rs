@@ -27,6 +27,7 @@ pub mod names;
 mod offload;
 pub mod offload_policy;
 pub mod operands;
+pub mod plain;
 pub mod predict;
 pub mod replay;
 pub mod run;

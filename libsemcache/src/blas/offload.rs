@@ -19,6 +19,7 @@ use super::decided::{record, tell};
 use super::finish::HostHas;
 use super::host_part;
 use super::offload_policy::{Policy, state};
+use super::plain::{self, Plain};
 use super::sample::sample;
 use super::section;
 use super::spread::Spread;
@@ -384,6 +385,8 @@ pub(super) fn decide(
     }
     let timed = timed || awaited && single && is_timed(policy, &asked, &ON_HOST);
     let decision = if timed || awaited { ON_HOST } else { decision };
+    let known = asked.question.host_s.is_some() || policy.host_given;
+    plain::set(Plain::new(asked.plain_s(), known, items.len()));
     if trace::on() {
         record(&asked, &decision, decision != predicted);
     }

@@ -47,6 +47,8 @@ pub struct Policy {
     pub(super) links: Links,
     /// Whether measured times say anything about this machine: those of simulated devices do not.
     pub(super) real: bool,
+    /// Whether the user gave rates of the host BLAS.
+    pub(super) host_given: bool,
     learned: Mutex<Learned>,
     /// Apart from what is learned, since plans ask for it.
     drift: Mutex<Drift>,
@@ -103,6 +105,7 @@ impl Policy {
             memory: devices.iter().map(|c| c.memory).collect(),
             links: api::links(devices).used(config.peers, config.joins),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
+            host_given: given.is_some_and(|given| given.has("host.gemm_flops")),
             drift: Mutex::default(),
             learned: Mutex::new(Learned::new(rates(config, backend, host, given))),
             tilings: Mutex::default(),

@@ -14,6 +14,7 @@
 use super::call::{Call, Outcome};
 use super::checks::Item;
 use super::mapped::{self, Inputs, Landed, Place, Sends};
+use super::plain::{self, Plain};
 use super::{names, section, value};
 use crate::base::counters::{self, COUNTERS, PAGE, on_device};
 use crate::base::heuristics::Heuristic;
@@ -49,6 +50,8 @@ pub struct Note {
     sends: Sends,
     /// Replays since the note was made.
     replays: u32,
+    /// What the host BLAS would take.
+    plain: Plain,
 }
 
 /// An input that each replay uploads from a buffer.
@@ -103,17 +106,22 @@ impl Known<'_> {
         cache: &Cache,
         inputs: Option<&Inputs>,
     ) -> Option<(Outcome, Option<Landed>)> {
-        let ended = self.launch(cache, inputs)?;
+        let (outcome, landed, plain) = self.launched(cache, inputs)?;
+        plain::set(plain);
         counters::offloaded(names::index(self.call.routine, self.call.dtype));
-        Some(ended)
+        Some((outcome, landed))
     }
 
     /// As [`Known::again`] without counting a call, for a product of a batch.
-    pub(super) fn launch(
+    pub(super) fn launch(&self, cache: &Cache) -> Option<Option<Landed>> {
+        self.launched(cache, None).map(|(_, landed, _)| landed)
+    }
+
+    fn launched(
         &self,
         cache: &Cache,
         inputs: Option<&Inputs>,
-    ) -> Option<(Outcome, Option<Landed>)> {
+    ) -> Option<(Outcome, Option<Landed>, Plain)> {
         // If another thread replays the same call, this one takes the ordinary path.
         let mut site = self.place.site()?;
         let like = like(self.call);
@@ -195,7 +203,7 @@ impl Known<'_> {
                 matrix.calls.add(1);
             }
         }
-        let (bytes, mapped) = (note_of.bytes, note_of.mapped.clone());
+        let (bytes, mapped, plain) = (note_of.bytes, note_of.mapped.clone(), note_of.plain);
         // The site is unlocked before the call waits for the kernel, so that other threads can replay calls meanwhile.
         let writes_back = note_of.resident.writes_back();
         self.place.set_writes_back(writes_back);
@@ -213,7 +221,7 @@ impl Known<'_> {
             // The kernel has changed its operands, so the host cannot compute the result again.
             lost::end_process(result, &error);
         }
-        let ended = match (cell, mapped) {
+        let (outcome, landed) = match (cell, mapped) {
             // If the device is lost, so is the value or the result; the call has changed no operand.
             (Some(buffer), Some((_, operand))) => {
                 cache.backend().wait(launched.kernel).ok()?;
@@ -232,7 +240,7 @@ impl Known<'_> {
         self.place.count_replay();
         device.calls.add(1);
         device.tasks.add(1);
-        Some(ended)
+        Some((outcome, landed, plain))
     }
 }
 
@@ -317,6 +325,7 @@ pub(super) fn conclude(
             sent: sent.clone(),
             sends,
             replays: 0,
+            plain: plain::get().each(),
         }
     });
     let writes_back = note

@@ -37,6 +37,8 @@ pub struct Ran {
     pub unfinished: Option<Box<Unfinished>>,
     /// The single call is one of those of which the host BLAS's time is taken: no device has a part of it.
     pub timed: Option<(WhyHost, Rest)>,
+    /// The host BLAS has run it.
+    pub on_host: bool,
 }
 
 impl Ran {
@@ -48,6 +50,7 @@ impl Ran {
             from: None,
             unfinished: None,
             timed: None,
+            on_host: false,
         }
     }
 
@@ -119,7 +122,7 @@ pub fn run(
         // For a single call the caller has tried a replay already; the products of a batch are tried here.
         let batch = group.is_batch();
         let known = batch.then(|| policy.replays(&item.call, item.key));
-        if let Some((_, landed)) = known.flatten().and_then(|k| k.launch(cache, None)) {
+        if let Some(landed) = known.flatten().and_then(|k| k.launch(cache)) {
             ran.landed.extend(landed);
             continue;
         }

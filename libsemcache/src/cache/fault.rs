@@ -8,9 +8,10 @@ use super::ahead::Wanted;
 use super::fault_site::{self, AtSite};
 use super::push::pieces;
 use super::{Cache, CacheError, Entry, State};
-use crate::base::counters::COUNTERS;
+use crate::base::counters::{COUNTERS, PAGE};
 use crate::base::{Interval, Rect};
 use crate::directory::Event;
+use crate::process::spent::{self, ByKind, Spent};
 use crate::process::waited::Stopwatch;
 use crate::protect::service::{Fault, FaultSink, Served};
 use crate::protect::{closed, permits};
@@ -69,6 +70,18 @@ impl FaultSink for Cache {
     }
 }
 
+/// What the thread waits for while it serves a fault is part of the fault's time.
+struct Waits(ByKind);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let waits = spent::take(&self.0);
+        let times = &PAGE.times;
+        times.fault_kernels.add(waits[Spent::Kernels as usize]);
+        times.fault_transfers.add(waits[Spent::Transfers as usize]);
+    }
+}
+
 impl Cache {
     fn serve(
         &self,
@@ -78,6 +91,7 @@ impl Cache {
         write: bool,
     ) -> Result<(), CacheError> {
         let watch = Stopwatch::start();
+        let _waits = Waits(spent::begin());
         let calls = state.calls;
         let State {
             entries,

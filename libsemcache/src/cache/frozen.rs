@@ -16,6 +16,7 @@ use super::{Cache, State};
 use crate::base::{Access, Interval, Rect};
 use crate::directory::Event;
 use crate::host;
+use crate::process::spent::Spent;
 use crate::process::waited::Waiting;
 use crate::protect::permits;
 use crate::transfer::Deps;
@@ -125,7 +126,7 @@ impl Cache {
             if self.open_frozen(addr, write) {
                 return None;
             }
-            waiting.get_or_insert_with(Waiting::new);
+            waiting.get_or_insert_with(|| Waiting::on(Spent::Turn));
             if tries < TRIES {
                 thread::yield_now();
             } else {

@@ -62,6 +62,7 @@ use crate::device::api::{self, Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
 use crate::host::{self, Block};
 use crate::policy::block_uses::BlockUses;
+use crate::process::spent::Spent;
 use crate::process::waited::Waiting;
 use crate::protect::Gate;
 pub use crate::transfer::Deps;
@@ -322,7 +323,7 @@ impl Cache {
             Err(TryLockError::WouldBlock) => {
                 // The thread that holds the lock may be waiting for a device: the calling thread's wait counts as a
                 // wait for a device.
-                let _waiting = Waiting::new();
+                let _waiting = Waiting::on(Spent::Turn);
                 self.state.lock().unwrap_or_else(PoisonError::into_inner)
             }
         }

@@ -26,6 +26,7 @@ use crate::base::{Access, AllocId, Interval, Rect};
 use crate::host::pins::{self, Claim, Pinned, Refusal};
 use crate::host::{self, Block};
 use crate::process::crew;
+use crate::process::spent::{Spending, Spent};
 use crate::protect;
 
 /// The smallest block that is pinned: a call of the driver costs as much as copying a few hundred kilobytes through a
@@ -374,6 +375,7 @@ impl Cache {
                 return Err(Refusal::Budget);
             }
         }
+        let _spending = Spending::on(Spent::PageLock);
         let began = Instant::now();
         // Pages without memory would be faulted in by one thread inside the driver; `populate` uses several.
         host::populate(start, len);

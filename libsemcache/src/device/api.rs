@@ -27,6 +27,7 @@ use core::time::Duration;
 pub use crate::base::kernel::{Kernel, Operand};
 pub use crate::base::sparse::CsrKernel;
 use crate::base::{DeviceId, Hardware, Link, Links};
+use crate::process::spent::Spent;
 
 /// The four queues (streams) of a device. Uploads, downloads, copies between devices and kernels overlap; only tickets order
 /// operations of different queues.
@@ -46,6 +47,15 @@ pub enum Lane {
 impl Lane {
     /// All streams of a device, in the order of their numbers.
     pub const ALL: [Lane; 4] = [Lane::In, Lane::Out, Lane::Compute, Lane::Peer];
+
+    /// What a thread spends its time on that waits for this stream.
+    #[must_use]
+    pub const fn spent(self) -> Spent {
+        match self {
+            Lane::Compute => Spent::Kernels,
+            Lane::In | Lane::Out | Lane::Peer => Spent::Transfers,
+        }
+    }
 }
 
 /// Completion of one queued operation. `seq` grows by one per operation of a stream: if a ticket is done, so are all

@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod arith;
+mod awaited;
 pub mod clocked;
 pub mod cuda;
 mod host_memory;

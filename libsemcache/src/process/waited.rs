@@ -4,35 +4,38 @@
 use core::cell::Cell;
 use std::time::Instant;
 
+use super::spent::{self, Span, Spent};
+
 std::thread_local! {
-    static SECONDS: Cell<f64> = const { Cell::new(0.0) };
+    static NANOSECONDS: Cell<u64> = const { Cell::new(0) };
     static WAITING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The calling thread waits for a device, or for a thread that may wait for one, until this is dropped.
 #[derive(Debug)]
 pub struct Waiting {
-    /// When the wait began; `None` inside another wait of this thread.
-    since: Option<Instant>,
+    /// What it waits for, since when; `None` inside another wait of this thread.
+    since: Option<(Spent, Span)>,
 }
 
 impl Waiting {
-    /// Begins a wait.
-    #[expect(clippy::new_without_default, reason = "a guard, not a value")]
+    /// Begins a wait for something. Inside another wait it is part of that one.
     #[must_use]
-    pub fn new() -> Waiting {
+    pub fn on(what: Spent) -> Waiting {
         let already = WAITING.replace(true);
         Waiting {
-            since: (!already).then(Instant::now),
+            since: (!already).then(|| (what, Span::begin())),
         }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(since) = self.since {
+        if let Some((what, span)) = self.since {
             WAITING.set(false);
-            SECONDS.set(SECONDS.get() + since.elapsed().as_secs_f64());
+            let (own, _) = span.end();
+            spent::note(what, own);
+            NANOSECONDS.set(NANOSECONDS.get().wrapping_add(own));
         }
     }
 }
@@ -41,7 +44,7 @@ impl Drop for Waiting {
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     begun: Instant,
-    waited_s: f64,
+    waited: u64,
 }
 
 impl Stopwatch {
@@ -50,7 +53,7 @@ impl Stopwatch {
     pub fn start() -> Stopwatch {
         Stopwatch {
             begun: Instant::now(),
-            waited_s: SECONDS.get(),
+            waited: NANOSECONDS.get(),
         }
     }
 
@@ -58,7 +61,8 @@ impl Stopwatch {
     #[must_use]
     pub fn seconds(&self) -> (f64, f64) {
         let all = self.begun.elapsed().as_secs_f64();
-        (all, all - (SECONDS.get() - self.waited_s))
+        let waited = NANOSECONDS.get().wrapping_sub(self.waited);
+        (all, all - waited as f64 * 1e-9)
     }
 }
 
@@ -70,9 +74,9 @@ mod tests {
     #[test]
     fn waiting_is_left_out() {
         let watch = Stopwatch::start();
-        let waiting = Waiting::new();
+        let waiting = Waiting::on(Spent::Kernels);
         std::thread::sleep(Duration::from_millis(20));
-        drop(Waiting::new());
+        drop(Waiting::on(Spent::Turn));
         drop(waiting);
         let (all, own) = watch.seconds();
         assert!(
@@ -81,7 +85,7 @@ mod tests {
         );
         // A wait of another thread does not count.
         std::thread::scope(|s| {
-            s.spawn(|| drop(Waiting::new()));
+            s.spawn(|| drop(Waiting::on(Spent::Turn)));
         });
         let (all, own) = Stopwatch::start().seconds();
         assert!((all - own).abs() < 1e-12);

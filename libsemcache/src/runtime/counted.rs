@@ -21,7 +21,7 @@ use super::init::{environment, say};
 use super::ranks;
 use super::secluded::is_secluded;
 use crate::base::config;
-use crate::base::counters::{self, Identity, PAGE, Page};
+use crate::base::counters::{self, Identity, PAGE, Page, Quick};
 use crate::process::shared::{self, Mapped};
 use crate::process::signals_blocked::SignalsBlocked;
 use crate::process::{descriptors, lives, own_file};
@@ -232,6 +232,56 @@ pub(super) enum Visit {
     Ended,
 }
 
+/// Has the processes of a run time some of their small calls ([`super::timed::small`]).
+#[derive(Debug)]
+pub struct Ticks<'a> {
+    run: &'a Run,
+    /// The beginning of each place that was ever taken.
+    places: Vec<Option<Mapped>>,
+}
+
+/// A process in a place behind this one times none.
+const TICKED: usize = 1024;
+
+const _: () = assert!(offset_of!(Place, page) == 0 && offset_of!(Page, quick) == 0);
+
+impl Run {
+    /// See [`Ticks`].
+    #[must_use]
+    pub fn ticks(&self) -> Ticks<'_> {
+        Ticks {
+            run: self,
+            places: Vec::new(),
+        }
+    }
+}
+
+impl Ticks<'_> {
+    /// From here on the next small calls of each process are timed. Returns whether a process makes any.
+    pub fn tick(&mut self) -> bool {
+        let header = self.run.header();
+        let used = header.used.load(Ordering::Acquire) as usize;
+        let mut any = false;
+        for (index, owner) in header.owners.iter().enumerate().take(used.min(TICKED)) {
+            if self.places.len() == index {
+                let place = Mapped::new(&self.run.file, offset(index), size_of::<Quick>());
+                self.places.push(place.ok());
+            }
+            if let Some(Some(place)) = self.places.get(index)
+                && owner.load(Ordering::Relaxed) != 0
+            {
+                // SAFETY: the structure at the beginning of a place is an atomic integer.
+                let quick: &Quick = unsafe { place.get() };
+                if quick.is_on() {
+                    any = true;
+                    quick.set(false);
+                }
+            }
+        }
+        any
+    }
+}
+
 /// The owner of a place whose process has ended and is being read for the last time.
 const LEAVING: u32 = u32::MAX;
 
@@ -246,6 +296,11 @@ const SETTLED: u8 = 2;
 
 /// Whether this process has a place in shared memory.
 static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process counts in a place that another one may read.
+pub(super) fn is_shared() -> bool {
+    SHARED.load(Ordering::Relaxed)
+}
 
 /// Before the first count: takes a place among the counters of the run, if the process belongs to one. Returns whether this is
 /// the first call that does so: what the counters were told before is to be told again.

@@ -25,6 +25,7 @@ mod secluded;
 pub mod sparse;
 pub mod start;
 mod started;
+pub mod timed;
 mod traced;
 mod underway;
 mod ungated;
@@ -60,6 +61,7 @@ use crate::sched::local;
 use crate::trace::{self, Event, Side};
 use at_site::AtSite;
 use left_off::LeftOff;
+use timed::{InHost, Timed};
 use traced::Traced;
 use underway::Underway;
 
@@ -72,12 +74,19 @@ pub struct Facts<'a> {
     pub host: Option<&'a dyn HostBlas>,
     /// The call site, by its index among the counters.
     pub site: Option<usize>,
+    /// When the call began ([`spent::now`](crate::process::spent::now)); 0: now.
+    pub begun: u64,
 }
 
 /// Runs a call on the devices if the prediction says that this is faster. Every outcome except [`Outcome::Host`] is
 /// counted here, and so is the reason for [`Outcome::Host`].
 #[must_use]
 pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
+    let timed = Timed::since(
+        facts.begun,
+        names::index(call.routine, call.dtype),
+        facts.site,
+    );
     // The offload decision computes in floating point too, so it needs the default floating-point environment.
     let usual = Usual::new();
     let at_site = AtSite::enter(facts.site);
@@ -93,32 +102,56 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
         at_site.ran(None);
         drop(usual);
         blas::deliver::deliver(call);
+        timed.end(timed::Ran::Devices);
         return outcome;
     }
-    match group(&Group::single(call, key), usual, at_site, facts, traced) {
+    let ran = group(&Group::single(call, key), usual, at_site, facts, traced);
+    let place = place(&ran, facts);
+    let outcome = match ran {
         Ok(ran) => ran.outcome,
-        Err(_) if facts.must_run => blas::local::compute(get().and_then(|r| r.cache), call),
+        Err(_) if facts.must_run => {
+            let _in_host = InHost::begin();
+            blas::local::compute(get().and_then(|r| r.cache), call)
+        }
         Err(_) => Outcome::Host,
-    }
+    };
+    timed.end(place);
+    outcome
 }
 
 /// Runs the products of a batch on the devices if the prediction says that this is faster; counted as one call, as in
 /// [`call`].
 #[must_use]
 pub fn batch(batch: &Batch, facts: &Facts<'_>) -> Batched {
-    let usual = Usual::new();
     let at_site = AtSite::enter(facts.site);
     let group_of_all = Group::batch(batch);
+    let index = names::index(group_of_all.routine, group_of_all.dtype);
+    let timed = Timed::since(facts.begun, index, facts.site);
+    let usual = Usual::new();
     let name = group_of_all.routine.name(group_of_all.dtype);
     let sizes = batch.calls.first().map_or([0; 3], Call::sizes);
     let traced = begin(sizes, name);
     for call in &batch.calls {
         blas::deliver::part_with_gone(call, false);
     }
-    match group(&group_of_all, usual, at_site, facts, traced) {
+    let ran = group(&group_of_all, usual, at_site, facts, traced);
+    let place = place(&ran, facts);
+    let batched = match ran {
         Ok(ran) => ran.from.map_or(Batched::Done, Batched::From),
         Err(_) if facts.must_run && batch_here(batch, 0) => Batched::Done,
         Err(_) => Batched::Host,
+    };
+    timed.end(place);
+    batched
+}
+
+/// Where calls ran, for their time.
+fn place(ran: &Result<Ran, WhyHost>, facts: &Facts<'_>) -> timed::Ran {
+    match ran {
+        Ok(ran) if ran.on_host => timed::Ran::Host,
+        Ok(_) => timed::Ran::Devices,
+        Err(_) if facts.must_run => timed::Ran::Host,
+        Err(_) => timed::Ran::Left,
     }
 }
 
@@ -169,14 +202,18 @@ fn group(
         }
     };
     let mut ran = decided?;
-    if let (Some((why, whole)), Some(host)) = (ran.timed.take(), facts.host)
-        && !whole.compute_whole(host, &took(Policy::host_took_all))
-    {
-        return Err(why);
+    if let (Some((why, whole)), Some(host)) = (ran.timed.take(), facts.host) {
+        let in_host = InHost::begin();
+        if !whole.compute_whole(host, &took(Policy::host_took_all)) {
+            return Err(why);
+        }
+        drop(in_host);
+        ran.on_host = true;
     }
     ran.landed.drain(..).for_each(Landed::store);
     for rest in std::mem::take(&mut ran.rests) {
         let begun = trace::now();
+        let _in_host = InHost::begin();
         ran.outcome = rest.compute(facts.host, &took(Policy::host_took));
         if trace::on() {
             let span = (begun, trace::now());

@@ -5,6 +5,7 @@ pub mod file;
 pub(super) mod gather;
 pub mod places;
 pub mod table;
+pub mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::counters::{Calls, Values};
 use places::{Matrix, Site};
+use time::Time;
 
 /// The version of the JSON layout. It rises when a key is renamed, goes or changes its meaning; a new key does not change
 /// it, since readers ignore keys that they do not know.
@@ -99,6 +101,8 @@ pub struct Did {
     pub devices: Vec<Device>,
     /// The calls of each routine, by its name without prefix and underscores (`dgemm`).
     pub calls: BTreeMap<String, Calls>,
+    /// What they took, on the threads that made them.
+    pub time: Time,
     /// All other counters.
     #[serde(flatten)]
     pub counts: Values,
@@ -174,6 +178,7 @@ impl Did {
         for (name, calls) in &other.calls {
             self.calls.entry(name.clone()).or_default().add(calls);
         }
+        self.time.add(&other.time);
         self.counts += &other.counts;
         // Values that are computed from counters are not in the sum of the table.
         self.counts.bytes.saved += other.counts.bytes.saved;

@@ -10,9 +10,11 @@ use super::mode::{Mode, mode};
 use super::secluded::is_secluded;
 use super::start;
 use super::started::get;
+use super::timed::{InHost, Ran, Timed};
 use crate::base::config::{Devices, Offload};
-use crate::base::counters::COUNTERS;
+use crate::base::counters::{COUNTERS, SPARSE};
 use crate::base::{DeviceId, Op};
+use crate::blas::plain::{self, Plain};
 use crate::blas::told;
 use crate::cache::{Cache, Residency};
 use crate::hints::Status;
@@ -37,6 +39,13 @@ const TRIES: usize = 2;
 /// [`Status::Invalid`]: see [`Product::check`], [`Product::on_host`]; nothing was computed. [`Status::Lost`], [`Status::Failed`]: results
 /// could not be copied to pages that cannot be protected, or a device failed while it wrote Y.
 pub fn multiply(product: &Product) -> Result<(), Status> {
+    let timed = Timed::begin(SPARSE);
+    let done = multiplied(product);
+    timed.end(Ran::Devices);
+    done
+}
+
+fn multiplied(product: &Product) -> Result<(), Status> {
     let nnz = product.check()?;
     if is_empty(product) {
         return Ok(());
@@ -69,6 +78,8 @@ fn finish(product: &Product, nnz: usize, left: &Left) -> Result<(), Status> {
     match left.rows.is_empty() && left.sums.is_empty() {
         true => {
             COUNTERS.sparse.add(1);
+            // What the host would take is not measured.
+            plain::set(Plain::UNKNOWN);
             let old = match product.beta.is_zero() {
                 true => 0,
                 false => product.y.rows * product.y.cols * product.y.element,
@@ -80,6 +91,7 @@ fn finish(product: &Product, nnz: usize, left: &Left) -> Result<(), Status> {
         }
         false => COUNTERS.sparse_host.add(1),
     }
+    let _in_host = InHost::begin();
     // After a sandbox was entered, and in the child of a fork, no threads are made.
     let alone = is_secluded() || mode() == Mode::Forked;
     let mut of_rows = left.rows.iter();
@@ -136,6 +148,13 @@ pub fn passed_on() {
 /// # Errors
 /// [`Status::Lost`], [`Status::Failed`]: as [`multiply`].
 pub fn attempt(product: &Product, name: &str) -> Result<Tried, Status> {
+    let timed = Timed::begin(SPARSE);
+    let tried = attempted(product, name);
+    timed.end(Ran::Devices);
+    tried
+}
+
+fn attempted(product: &Product, name: &str) -> Result<Tried, Status> {
     let usual = Usual::new();
     if !usual.devices_have_it() || no_devices() || init::config().is_disabled(name) {
         return Ok(Tried::Host(None));

@@ -31,11 +31,13 @@ use crate::base::ids::MAX_DEVICES;
 use crate::blas::Call;
 use crate::blas::args::{self, Checked};
 use crate::blas::offload_policy::Policy;
+use crate::blas::plain::{self, Plain};
 use crate::cache::Cache;
 use crate::device::api::Backend;
 use crate::process::background::Busy;
 use crate::process::ending;
 use crate::process::signals_blocked::SignalsBlocked;
+use crate::process::spent::{Spending, Spent};
 use crate::process::threads;
 use crate::trace;
 use semcache_fault::broken;
@@ -95,6 +97,7 @@ pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, 
             _ => patience(config, call),
         };
         if !patience.is_zero() {
+            let _spending = Spending::on(Spent::Starting);
             PHASES.wait(Phase::Settled, Some(Instant::now() + patience));
         }
     }
@@ -169,6 +172,7 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
     };
     let model = MODEL.get_or_init(|| Box::new(policy(config, None)));
     let (host, device) = model.cold(&problem, &places);
+    plain::set(Plain::new(host, false, 1));
     let time = |s: f64| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX / 4);
     Ok((time(host), time(device)))
 }

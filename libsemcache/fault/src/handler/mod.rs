@@ -233,7 +233,7 @@ fn serve(addr: usize, known: Access, (write, code): (bool, Code), entered: u64) 
             } else {
                 counters::SERVED_READS.bump();
             }
-            latency::FAULTS.record(sync::now_ns().saturating_sub(entered));
+            latency::record(sync::now_ns().saturating_sub(entered));
             true
         }
         Decision::NotOurs => false,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::passed::{OWNED, PASSED, Passed};
 use super::reasons::WhyHost;
-use super::sites::{Kind, SiteTable};
+use super::sites::{Kind, NUMBERED, SiteTable};
 use crate::base::routine::MAX_ROUTINES;
 
 /// Shards of the host-call counters.
@@ -113,6 +113,23 @@ impl CallTable {
             }
         }
         all
+    }
+
+    /// How many small calls of a routine were made, and by how many threads that have counters of their own.
+    #[must_use]
+    pub fn small(&self, routine: usize, sites: &SiteTable) -> (u64, u64) {
+        let (mut numbers, mut used) = ([0; NUMBERED], 0);
+        for (to, number) in numbers.iter_mut().zip(sites.calling(routine)) {
+            (*to, used) = (number, used + 1);
+        }
+        let (mut calls, mut threads) = (0, 0);
+        for own in &self.passed {
+            let at_sites: u64 = numbers[..used].iter().map(|site| own.small(*site)).sum();
+            let of_thread = own.get(routine, WhyHost::Small) + at_sites;
+            calls += of_thread;
+            threads += u64::from(of_thread > 0);
+        }
+        (calls, threads)
     }
 
     /// How many small calls were made at the call site of a number.

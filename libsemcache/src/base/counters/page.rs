@@ -9,6 +9,7 @@ use super::reasons::{Degraded, DegradedSet, WhyHost};
 use super::sites::{self, SiteTable};
 use super::table::{Counter, Counters};
 use super::text::Text;
+use super::times::{Quick, TimeTable};
 use crate::base::DeviceId;
 use crate::base::ids::MAX_DEVICES;
 
@@ -34,6 +35,8 @@ pub struct Identity {
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct Page {
+    /// Whether the stubs pass small calls on themselves.
+    pub quick: Quick,
     /// Which process it is.
     pub identity: Identity,
     /// The features that do not work as they should.
@@ -50,12 +53,15 @@ pub struct Page {
     pub matrices: MatrixTable,
     /// The files of its code.
     pub objects: ObjectTable,
+    /// What they take.
+    pub times: TimeTable,
 }
 
 impl Page {
     /// Sets everything to zero. Only stores to memory, so safe in the child of a fork.
     fn reset(&self) {
         let Page {
+            quick,
             identity:
                 Identity {
                     pid,
@@ -72,7 +78,9 @@ impl Page {
             sites,
             matrices,
             objects,
+            times,
         } = self;
+        quick.set(false);
         for n in [pid, parent, begun_ns, ended_ns, rank] {
             n.reset();
         }
@@ -84,11 +92,13 @@ impl Page {
         sites.reset();
         matrices.reset();
         objects.reset();
+        times.reset();
     }
 }
 
 /// The counters of this process.
 pub static PAGE: Page = Page {
+    quick: Quick::new(),
     identity: Identity {
         pid: Counter::new(),
         parent: Counter::new(),
@@ -104,6 +114,7 @@ pub static PAGE: Page = Page {
     sites: SiteTable::new(),
     matrices: MatrixTable::new(),
     objects: ObjectTable::new(),
+    times: TimeTable::NEW,
 };
 
 /// The plain counters of this process.

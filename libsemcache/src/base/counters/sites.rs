@@ -151,6 +151,8 @@ impl Site {
 #[derive(Debug)]
 pub struct SiteTable {
     sites: [Site; SITES],
+    /// The number of the last call site that was told, plus 1.
+    numbered: Counter,
     /// Sites that found no room.
     pub left_out: Counter,
 }
@@ -159,6 +161,7 @@ impl SiteTable {
     pub(super) const fn new() -> SiteTable {
         SiteTable {
             sites: [const { Site::new() }; SITES],
+            numbered: Counter::new(),
             left_out: Counter::new(),
         }
     }
@@ -167,7 +170,17 @@ impl SiteTable {
     pub fn tell(&self, number: usize, routine: usize, address: usize) {
         if let Some(site) = self.sites.get(number).filter(|_| number < NUMBERED) {
             site.is(Kind::Call(routine), address, 0);
+            self.numbered
+                .set(self.numbered.get().max(number as u64 + 1));
         }
+    }
+
+    /// The numbers of the call sites of a routine.
+    pub(super) fn calling(&self, routine: usize) -> impl Iterator<Item = usize> {
+        let numbered = usize::try_from(self.numbered.get()).unwrap_or(0);
+        let sites = self.sites.iter().take(numbered.min(NUMBERED)).enumerate();
+        let of = sites.filter(move |(_, site)| site.kind() == Some(Kind::Call(routine)));
+        of.map(|(number, _)| number)
     }
 
     /// The site with this key, which is not 0; a new one is told what it is.
@@ -212,6 +225,7 @@ impl SiteTable {
 
     pub(super) fn reset(&self) {
         self.sites.iter().for_each(Site::reset);
+        self.numbered.reset();
         self.left_out.reset();
     }
 }
@@ -273,6 +287,7 @@ mod tests {
         );
         assert_eq!(site.label.get(), "a.py:3");
         site.host(WhyHost::Small);
+        assert_eq!(table.calling(7).collect::<Vec<_>>(), [3]);
         assert_eq!(site.hosts().collect::<Vec<_>>(), [(WhyHost::Small, 1)]);
         let kinds: Vec<Kind> = table.all().map(|(_, _, kind)| kind).collect();
         assert!(

@@ -12,6 +12,7 @@ use cudarc::driver::sys::{self, CUresult};
 use crate::device::api::Shape;
 use crate::device::host_memory::{own_pages, return_pages};
 use crate::process::driver_scope::DriverScope;
+use crate::process::spent::Spent;
 use crate::process::waited::Waiting;
 
 pub(super) use sys::CUcontext;
@@ -238,7 +239,7 @@ pub(super) fn stream_done(s: CUstream) -> Result<bool> {
 }
 
 pub(super) fn stream_wait(s: CUstream) -> Result<()> {
-    let _waiting = Waiting::new();
+    let _waiting = Waiting::on(Spent::Transfers);
     call!(cuStreamSynchronize(s))
 }
 
@@ -296,7 +297,7 @@ pub(super) fn event_done(e: CUevent) -> Result<bool> {
 }
 
 pub(super) fn event_wait(e: CUevent) -> Result<()> {
-    let _waiting = Waiting::new();
+    let _waiting = Waiting::on(Spent::Transfers);
     call!(cuEventSynchronize(e))
 }
 

@@ -43,8 +43,6 @@ pub(super) const LANES: usize = Lane::ALL.len();
 pub(super) const CELLS: usize = 64;
 /// Buffers of a device for small operands.
 pub(super) const BUFFERS: usize = 8;
-/// A device that refuses a wait this number of times in a row counts as lost.
-const MOST_REFUSALS: u32 = 100;
 /// How long page-locking makes way for other threads.
 const MAKES_WAY: Duration = Duration::from_millis(20);
 /// Kernels of fewer multiply-adds get no event of their own: recording it would take a good part of their time.
@@ -523,7 +521,7 @@ impl Backend for CudaMachine {
     fn wait_at_most(&self, ticket: Ticket, limit: Duration) -> Result<bool, DeviceError> {
         /// An event is asked for this often.
         const PAUSE_NS: i64 = 20_000;
-        let _waiting = Waiting::new();
+        let _waiting = Waiting::on(ticket.lane.spent());
         let begun = Instant::now();
         loop {
             if self.done(ticket)? {
@@ -548,30 +546,7 @@ impl Backend for CudaMachine {
                 return Ok(());
             }
         }
-        let _waiting = Waiting::new();
-        // A refused wait is repeated: the operation is queued, and the waiting thread has no other way to learn of its
-        // end.
-        let mut tries = 0;
-        while let Err(error) = self.past(ticket.device, ticket.lane, ticket.seq) {
-            tries += 1;
-            if matches!(error, DeviceError::Lost { .. }) {
-                return Err(error);
-            }
-            if tries >= MOST_REFUSALS {
-                self.lost[ticket.device.index()].store(true, Ordering::Relaxed);
-                return Err(DeviceError::Lost {
-                    device: ticket.device,
-                });
-            }
-            std::thread::yield_now();
-        }
-        if ticket.lane == Lane::Out {
-            let mut all = self.lock();
-            if let Ok(q) = queues(&mut all, ticket.device) {
-                self.land(q, ticket.device, ticket.seq)?;
-            }
-        }
-        Ok(())
+        self.await_in_turn(ticket)
     }
 }
 

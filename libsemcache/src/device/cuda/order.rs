@@ -3,9 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use super::driver;
-use super::machine::{All, CudaMachine, LANES, stream, stream_ref};
+use super::machine::{All, CudaMachine, LANES, queues, stream, stream_ref};
 use crate::base::DeviceId;
 use crate::device::api::{DeviceError, Lane, Ticket};
+use crate::device::awaited;
+
+/// A device that refuses a wait this number of times in a row counts as lost.
+const MOST_REFUSALS: u32 = 100;
 
 impl CudaMachine {
     /// Makes a lane wait for tickets: on the device where that is possible, else on the host.
@@ -46,9 +50,44 @@ impl CudaMachine {
             let Some(mine) = stream(all, device, lane) else {
                 continue;
             };
-            if mine.wait_for(other, t.seq, event).is_err() {
+            if mine.wait_for(other, *t, event).is_err() {
                 // The stream cannot wait for the event, so the calling thread does.
                 driver::event_wait(event).map_err(|s| self.failed(t.device, "call", s))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for an operation that is not known to be complete, and notes on what the thread spends that time.
+    pub(super) fn await_in_turn(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        let behind = |t: Ticket| {
+            let all = self.lock();
+            stream_ref(&all, t.device, t.lane).and_then(|s| s.follows(t.seq))
+        };
+        awaited::in_turn(ticket, behind, |ticket| self.await_one(ticket))
+    }
+
+    fn await_one(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        // A refused wait is repeated: the operation is queued, and the waiting thread has no other way to learn of its
+        // end.
+        let mut tries = 0;
+        while let Err(error) = self.past(ticket.device, ticket.lane, ticket.seq) {
+            tries += 1;
+            if matches!(error, DeviceError::Lost { .. }) {
+                return Err(error);
+            }
+            if tries >= MOST_REFUSALS {
+                self.lost[ticket.device.index()].store(true, Ordering::Relaxed);
+                return Err(DeviceError::Lost {
+                    device: ticket.device,
+                });
+            }
+            std::thread::yield_now();
+        }
+        if ticket.lane == Lane::Out {
+            let mut all = self.lock();
+            if let Ok(q) = queues(&mut all, ticket.device) {
+                self.land(q, ticket.device, ticket.seq)?;
             }
         }
         Ok(())

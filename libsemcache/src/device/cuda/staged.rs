@@ -20,6 +20,7 @@ use crate::base::timed::Operation;
 use crate::device::api::{
     Backend, DeviceError, Lane, Part, Region, Shape, Ticket, cut, undelivered,
 };
+use crate::process::spent::{Spending, Spent};
 
 impl CudaMachine {
     /// Waits for the downloads among `after`, because the host is about to read the bytes that they write.
@@ -41,6 +42,7 @@ impl CudaMachine {
             if l.seq > seq {
                 break;
             }
+            let _spending = Spending::on(Spent::Transfers);
             // SAFETY: until the ticket is done, only the device writes exactly these runs, and the ticket is not done
             // before this copy; the ring frees the piece of staging memory only below.
             let written = unsafe {
@@ -94,6 +96,7 @@ impl CudaMachine {
         (host, there, shape): Part,
         ends: Option<Operation>,
     ) -> Result<u64, DeviceError> {
+        let _spending = Spending::on(Spent::Transfers);
         let q = queues(all, device)?;
         // The piece that is packed and not queued.
         let mut packed: Option<Piece> = None;

@@ -12,7 +12,10 @@ use super::driver::{self, CUevent, CUstream, Status};
 use super::times::Times;
 use crate::base::DeviceId;
 use crate::base::timed::Operation;
-use crate::device::api::Lane;
+use crate::device::api::{Lane, Ticket};
+
+/// The most operations of a stream of which it is known for which other one they wait.
+const FOLLOW: usize = 1024;
 
 /// A stream and its events, used under the machine's lock. The stream's context must be current to record an event and
 /// to read the times of complete operations.
@@ -28,6 +31,8 @@ pub(super) struct Stream {
     spare: Vec<CUevent>,
     /// For each stream of the machine, its last operation for which this stream waits already.
     behind: Vec<u64>,
+    /// Operations that wait for one of another stream, oldest first, and for which.
+    follow: VecDeque<(u64, Ticket)>,
     times: Times,
 }
 
@@ -45,6 +50,7 @@ impl Stream {
             recorded: VecDeque::new(),
             spare: Vec::new(),
             behind: vec![0; streams],
+            follow: VecDeque::new(),
             times: Times::new(device, lane),
         })
     }
@@ -118,6 +124,9 @@ impl Stream {
 
     fn complete(&mut self, seq: u64) {
         self.completed = self.completed.max(seq);
+        while self.follow.front().is_some_and(|(s, _)| *s <= seq) {
+            self.follow.pop_front();
+        }
         self.times.complete(self.completed);
     }
 
@@ -164,10 +173,26 @@ impl Stream {
 
     /// Makes operations queued on this stream from now on wait for operation `seq` of the stream with that index, by
     /// its event.
-    pub(super) fn wait_for(&mut self, stream: usize, seq: u64, e: CUevent) -> Result<(), Status> {
+    pub(super) fn wait_for(
+        &mut self,
+        stream: usize,
+        ticket: Ticket,
+        e: CUevent,
+    ) -> Result<(), Status> {
         driver::stream_after(self.raw, e)?;
-        self.behind[stream] = self.behind[stream].max(seq);
+        self.behind[stream] = self.behind[stream].max(ticket.seq);
+        // A thread that waits for more than these takes the time of all for that of the last.
+        if self.follow.len() < FOLLOW {
+            self.follow.push_back((self.issued + 1, ticket));
+        }
         Ok(())
+    }
+
+    /// The operation of another stream that an operation, or an earlier part of the same copy, waits for. It has an event, or one
+    /// behind it has for which this stream waits as well.
+    pub(super) fn follows(&self, seq: u64) -> Option<Ticket> {
+        let mut all = self.follow.iter().rev();
+        all.find(|(s, _)| *s <= seq).map(|(_, ticket)| *ticket)
     }
 
     /// Notes that operation `seq` is complete, because the caller has waited for its event.

@@ -17,7 +17,8 @@ use crate::base::{DeviceId, Link};
 use crate::device::api::{
     Backend, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket, cut,
 };
-use crate::device::arith;
+use crate::device::{arith, awaited};
+use crate::process::spent::{Spending, Spent};
 
 /// Bytes of memory beside the operands that a product of a sparse matrix gets, as on a GPU.
 const SCRATCH: usize = 4096;
@@ -129,10 +130,12 @@ impl Backend for SimMachine {
         } = &*self.inner;
         let again = config.late || config.seed != 0;
         let queue = |(src, dst, shape), piece| {
+            let spending = Spending::on(Spent::Transfers);
             let read = match config.hollow {
                 true => Ok(Staged::hollow(shape, staged)),
                 false => Staged::read(host, src, shape, staged, again),
             };
+            drop(spending);
             let src = read.map_err(|failed| match failed {
                 Failed::Unreadable => DeviceError::Unreadable { device },
                 Failed::NoMemory => DeviceError::Refused {
@@ -303,10 +306,17 @@ impl Backend for SimMachine {
     }
 
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
-        let inner = &self.inner;
-        if inner.plainly_done(ticket) {
+        if self.inner.plainly_done(ticket) {
             return Ok(());
         }
+        let behind = |ticket| self.inner.lock().behind(ticket);
+        awaited::in_turn(ticket, behind, |ticket| self.await_one(ticket))
+    }
+}
+
+impl SimMachine {
+    fn await_one(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        let inner = &self.inner;
         let helps = inner.config.seed == 0;
         let mut scratch = Vec::new();
         let mut queues = inner.lock();

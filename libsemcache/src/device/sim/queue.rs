@@ -247,6 +247,15 @@ impl Queues {
         }
     }
 
+    /// The operation that one which has not begun yet waits for: of several, the one that was named last.
+    pub(super) fn behind(&self, ticket: Ticket) -> Option<Ticket> {
+        let queue = &self.streams.get(index(ticket.device, ticket.lane))?.queue;
+        let at = queue.partition_point(|op| op.seq < ticket.seq);
+        let op = queue.get(at).filter(|op| op.seq == ticket.seq)?;
+        let pending = |t: &&Ticket| self.status(**t) == Status::Pending;
+        op.after.iter().rev().find(pending).copied()
+    }
+
     /// Queues an operation. On error nothing is queued. Adds the streams whose workers have something to do to `wake`.
     pub(super) fn enqueue(
         &mut self,

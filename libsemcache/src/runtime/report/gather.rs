@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use semcache_fault::latency::Histogram;
 
 use super::places::{self, Matrix, Place, Site};
+use super::time::{Parts, RoutineTime, Time};
 use super::{Device, Did, Process, Report, VirtualTime};
-use crate::base::counters::{self, Identity, Kind, OnDevice, Page, WhyHost};
+use crate::base::counters::{
+    self, Identity, Kind, MAX_ROUTINES, OnDevice, PASSED, Page, RoutineTimes, SPARSE, WhyHost,
+};
 use crate::blas::names;
 
 /// What a process did, by its counters. They may be those of another process, and go on counting.
@@ -22,6 +25,11 @@ pub(in crate::runtime) fn process(page: &Page, faults: &Histogram, now_ns: u64) 
     let id = |n: u64| u32::try_from(n).unwrap_or(0);
     let ended = ended_ns.get();
     let end = if ended == 0 { now_ns } else { ended };
+    let lasted = seconds(end.saturating_sub(begun_ns.get()));
+    let mut did = did(page, faults);
+    if !did.time.is_empty() {
+        did.time.wall_s = lasted;
+    }
     Process {
         pid: id(pid.get()),
         parent: id(parent.get()),
@@ -29,10 +37,72 @@ pub(in crate::runtime) fn process(page: &Page, faults: &Histogram, now_ns: u64) 
         command: command.get(),
         processes: 1,
         begun_s: seconds(begun_ns.get()),
-        seconds: seconds(end.saturating_sub(begun_ns.get())),
+        seconds: lasted,
         ended: ended != 0,
-        did: did(page, faults),
+        did,
     }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// The least time of calls that the host BLAS ran by which predictions for others are corrected: nanoseconds, and the share of these
+/// predictions.
+const LEAST: (u64, u64) = (1_000_000, 100);
+
+/// What the host BLAS would have taken for the calls of a routine that ran on devices; `None` if nothing is known of it.
+fn plain(row: &RoutineTimes) -> Option<f64> {
+    let (known, predicted) = (row.plain.get(), row.plain_predicted.get());
+    let (measured, expected) = (row.host_measured.get(), row.host_predicted.get());
+    if predicted == 0 {
+        return Some(seconds(known));
+    }
+    let least = LEAST.0.min(predicted / LEAST.1);
+    let times = (expected > 0 && measured >= least).then(|| measured as f64 / expected as f64)?;
+    Some(seconds(known) + seconds(predicted) * times)
+}
+
+/// The times of a routine; `passed` is how many of its calls were passed to the host BLAS without a decision, by reason: first small
+/// ones.
+fn routine(row: &RoutineTimes, passed: &[u64; PASSED.len()]) -> RoutineTime {
+    let small = passed[0];
+    let sampled = row.small.of(small);
+    let others: u64 = passed[1..].iter().sum();
+    let parts = Parts {
+        deciding_s: seconds(row.deciding.get()),
+        kernels_s: seconds(row.kernels.get()),
+        transfers_s: seconds(row.transfers.get()),
+        page_lock_s: seconds(row.page_lock.get()),
+        turn_s: seconds(row.turn.get()),
+        starting_s: seconds(row.starting.get()),
+        host_s: seconds(row.host.get()),
+        host_sampled_s: seconds(sampled.unwrap_or(0)),
+    };
+    let on_host = parts.host_s + parts.host_sampled_s;
+    RoutineTime {
+        plain_estimate_s: plain(row).map(|on_devices| on_devices + on_host),
+        untimed_calls: others + if sampled.is_none() { small } else { 0 },
+        parts,
+    }
+}
+
+fn time(page: &Page, faults: &Histogram) -> Time {
+    let mut time = Time::default();
+    let passed = page.calls.all_passed(&page.sites);
+    for ((name, row), passed) in names::all().iter().zip(page.times.rows()).zip(&passed) {
+        time.add_routine(name, routine(row, passed));
+    }
+    debug_assert!(names::all().len() <= MAX_ROUTINES, "rows beyond the names");
+    time.add_routine(
+        "sparse",
+        routine(page.times.row(SPARSE), &[0; PASSED.len()]),
+    );
+    time.faults_s = seconds(faults.sum());
+    time.faults_kernels_s = seconds(page.times.fault_kernels.get());
+    time.faults_transfers_s = seconds(page.times.fault_transfers.get());
+    time.blas_s += time.faults_s;
+    time
 }
 
 fn did(page: &Page, faults: &Histogram) -> Did {
@@ -40,6 +110,7 @@ fn did(page: &Page, faults: &Histogram) -> Did {
     let mut did = Did {
         devices: devices.take_while(|d| !d.name.is_empty()).collect(),
         calls: page.calls.calls(&names::all(), &page.sites),
+        time: time(page, faults),
         counts: page.counters.values(),
         degraded: page
             .degraded
@@ -68,10 +139,6 @@ fn did(page: &Page, faults: &Histogram) -> Did {
     let of = &mut did.counts.faults;
     (of.p50_us, of.p99_us) = (latency(50.0), latency(99.0));
     did
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 fn site(page: &Page, index: usize, site: &counters::Site, kind: Kind) -> Site {

@@ -57,6 +57,9 @@ impl Did {
             let line = format!("{name:<10}{offloaded:>12}{host:>12}  {}", why.join(", "));
             writeln!(out, "{}", line.trim_end())?;
         }
+        for line in self.time.lines() {
+            writeln!(out, "{line}")?;
+        }
         writeln!(
             out,
             "bytes     {} to devices, {} to the host, {} between devices; {}",

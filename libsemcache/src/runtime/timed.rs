@@ -1,0 +1,206 @@
+//! The time of the program's calls, by routine and by what it is spent on ([`TimeTable`](crate::base::counters::TimeTable)).
+//!
+//! The library's entry times what it leaves to the host BLAS ([`HostCall`]): a call that a decision has left there from its begin to its
+//! end, and of the small calls, which need no decision, a few ([`small`]).
+
+pub mod small;
+
+use core::cell::Cell;
+
+use semcache_fault::latency;
+
+use crate::base::counters::{PAGE, RoutineTimes};
+use crate::blas::plain::{self, Plain};
+use crate::process::spent::{self, ByKind, Span, Spending, Spent};
+
+std::thread_local! {
+    /// When the last call of this thread that went on to the host BLAS left the runtime, and what it is predicted to take there.
+    static LEFT: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// A call that is timed. A handler of the program may leave it by a jump: then its time is lost.
+#[derive(Debug)]
+pub(super) struct Timed {
+    index: usize,
+    /// The call site, by its index among the counters.
+    site: Option<usize>,
+    span: Span,
+    before: ByKind,
+    plain: Plain,
+}
+
+/// Where a call ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ran {
+    /// On devices.
+    Devices,
+    /// In the host BLAS, which the runtime called.
+    Host,
+    /// The host BLAS runs it now.
+    Left,
+}
+
+impl Timed {
+    /// A call begins of the routine, or row, with this index.
+    pub(super) fn begin(index: usize) -> Timed {
+        Timed::since(0, index, None)
+    }
+
+    /// As [`Timed::begin`]; the call began at this moment, if it is not 0, at this site.
+    pub(super) fn since(begun: u64, index: usize, site: Option<usize>) -> Timed {
+        Timed {
+            index,
+            site,
+            span: match begun {
+                0 => Span::begin(),
+                _ => Span::since(begun),
+            },
+            before: spent::begin(),
+            plain: plain::get(),
+        }
+    }
+
+    /// The call has ended, or goes on in the host BLAS.
+    pub(super) fn end(self, ran: Ran) {
+        let row = PAGE.times.row(self.index);
+        let plain = plain::take(self.plain);
+        let [kernels, transfers, turn, page_lock, starting, host] = spent::take(&self.before);
+        let all = [
+            (&row.kernels, kernels),
+            (&row.transfers, transfers),
+            (&row.turn, turn),
+            (&row.page_lock, page_lock),
+            (&row.starting, starting),
+            (&row.host, host),
+        ];
+        for (counter, ns) in all {
+            if ns > 0 {
+                counter.add(ns);
+            }
+        }
+        if ran == Ran::Devices {
+            for (counter, ns) in [
+                (&row.plain, plain.known),
+                (&row.plain_predicted, plain.predicted),
+            ] {
+                if ns > 0 {
+                    // What the host BLAS computed of the call counts as it was.
+                    counter.add(ns.saturating_sub(host));
+                }
+            }
+        }
+        let (own, ended) = self.span.end();
+        row.deciding.add(own);
+        add_to_site(
+            self.site,
+            own + kernels + transfers + turn + page_lock + starting + host,
+        );
+        let plain = plain.known + plain.predicted;
+        match ran {
+            Ran::Devices => small::tick(ended),
+            Ran::Host => learn(row, host, plain),
+            Ran::Left => LEFT.set((ended, plain)),
+        }
+    }
+}
+
+/// Calls at a site took this number of nanoseconds more.
+fn add_to_site(site: Option<usize>, ns: u64) {
+    if let Some(site) = site.and_then(|index| PAGE.sites.get(index)) {
+        site.ns.add(ns);
+    }
+}
+
+/// The host BLAS took `ns` for a call that was predicted to take `predicted`; 0: there was no prediction.
+fn learn(row: &RoutineTimes, ns: u64, predicted: u64) {
+    if ns > 0 && predicted > 0 {
+        row.host_measured.add(ns);
+        row.host_predicted.add(predicted);
+    }
+}
+
+/// The calling thread is in the host BLAS, which the runtime has called, until this is dropped. Its page faults are no time of the host BLAS.
+#[derive(Debug)]
+pub(super) struct InHost {
+    faults: u64,
+    _spending: Spending,
+}
+
+impl InHost {
+    pub(super) fn begin() -> InHost {
+        InHost {
+            faults: latency::of_this_thread(),
+            _spending: Spending::on(Spent::Host),
+        }
+    }
+}
+
+impl Drop for InHost {
+    fn drop(&mut self) {
+        // They belong to no routine: they count as faults.
+        spent::pass(latency::of_this_thread().wrapping_sub(self.faults));
+    }
+}
+
+/// A call that the library's entry leaves to the host BLAS and is told the end of. Plain numbers, which the entry keeps on its stack: a
+/// handler of the program may leave the host BLAS by a jump.
+#[derive(Clone, Copy, Debug)]
+pub struct HostCall {
+    span: Span,
+    faults: u64,
+    /// The nanoseconds that it is predicted to take; 0: there is no prediction; [`SMALL`] for a small call.
+    predicted: u64,
+}
+
+/// A small call is not predicted.
+const SMALL: u64 = u64::MAX;
+
+impl HostCall {
+    /// A call begins that the runtime has just left to the host BLAS.
+    #[must_use]
+    pub fn left() -> HostCall {
+        let (begun, predicted) = LEFT.replace((0, 0));
+        let faults = latency::of_this_thread();
+        HostCall {
+            span: match begun {
+                0 => Span::begin(),
+                _ => Span::since(begun),
+            },
+            faults,
+            predicted,
+        }
+    }
+
+    /// A small call will begin ([`HostCall::begins`]).
+    #[must_use]
+    pub fn small() -> HostCall {
+        HostCall {
+            span: Span::since(0),
+            faults: latency::of_this_thread(),
+            predicted: SMALL,
+        }
+    }
+
+    /// The next instructions call the host BLAS's function. Only for a small call does it matter how many there are before.
+    pub fn begins(&mut self) {
+        if self.predicted == SMALL {
+            self.span = Span::begin();
+        }
+    }
+
+    /// The call of the routine with this index has ended, at this site.
+    pub fn end(self, index: usize, site: Option<usize>) {
+        let ended = spent::now();
+        spent::pass(latency::of_this_thread().wrapping_sub(self.faults));
+        let ns = self.span.end_at(ended);
+        let row = PAGE.times.row(index);
+        if self.predicted == SMALL {
+            small::took(index, &row.small, ns);
+        } else {
+            row.host.add(ns);
+            add_to_site(site, ns);
+            learn(row, ns, self.predicted);
+            small::tick(ended);
+        }
+    }
+}
