@@ -29,6 +29,7 @@ pub(crate) struct Frame {
     /// The index of the routine in the tables of counters.
     index: u32,
     call: HostCall,
+    _align: u64,
 }
 
 /// The most words of arguments on the stack with which a stub calls a function.

@@ -7,6 +7,7 @@
 use core::cell::Cell;
 
 use rustix::time::{ClockId, clock_gettime};
+use semcache_fault::latency;
 
 /// What time within a call is spent on, if not on deciding and issuing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +37,8 @@ std::thread_local! {
     static PENDING: Cell<ByKind> = const { Cell::new([0; KINDS]) };
     /// The nanoseconds of all spans that have ended.
     static NOTED: Cell<u64> = const { Cell::new(0) };
+    /// Of these, page faults.
+    static FAULTS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The time now, in nanoseconds.
@@ -63,6 +66,7 @@ impl Span {
     /// Began at this moment.
     #[must_use]
     pub fn since(begun: u64) -> Span {
+        leave_out_faults();
         Span {
             begun,
             noted: NOTED.get(),
@@ -79,6 +83,7 @@ impl Span {
     /// As [`Span::end`], at this moment, which has just passed. Returns the nanoseconds.
     #[must_use]
     pub fn end_at(self, ended: u64) -> u64 {
+        leave_out_faults();
         let within = NOTED.get().wrapping_sub(self.noted);
         let own = ended.saturating_sub(self.begun).saturating_sub(within);
         NOTED.set(NOTED.get().wrapping_add(own));
@@ -122,9 +127,11 @@ impl Drop for Spending {
     }
 }
 
-/// Nanoseconds that passed just now belong to no span of this thread: something else counts them.
-pub fn pass(ns: u64) {
-    NOTED.set(NOTED.get().wrapping_add(ns));
+/// The thread's page faults until now belong to no span: they are counted as faults.
+fn leave_out_faults() {
+    let faults = latency::of_this_thread();
+    let new = faults.wrapping_sub(FAULTS.replace(faults));
+    NOTED.set(NOTED.get().wrapping_add(new));
 }
 
 /// Adds nanoseconds to a kind. Their span has ended.
@@ -183,6 +190,16 @@ mod tests {
         assert_eq!(take(&before), [0, 0, 7, 0, 0, 0]);
         let (own, ended) = outer.end();
         assert!(own <= ended - outer.begun - inner);
+    }
+
+    #[test]
+    fn faults_are_left_out() {
+        latency::record(1_000_000_000);
+        let span = Span::begin();
+        let passed = pass(4);
+        latency::record(3_000_000);
+        let (own, ended) = span.end();
+        assert!(own >= passed - 3_000_000 && own <= ended - span.begun - 3_000_000);
     }
 
     #[test]

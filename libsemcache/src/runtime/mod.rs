@@ -39,6 +39,7 @@ pub use ungated::go_write_through;
 use std::time::Duration;
 
 use crate::process::signals_blocked::{self, SignalsBlocked};
+use crate::process::spent::{Spending, Spent};
 use semcache_fault::arithmetic::Usual;
 
 use crate::base::config::Config;
@@ -58,7 +59,7 @@ use crate::protect;
 use crate::sched::local;
 use crate::trace::{self, Event, Side};
 use left_off::LeftOff;
-use timed::{InHost, Timed};
+use timed::Timed;
 use traced::Traced;
 use underway::Underway;
 
@@ -99,7 +100,7 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
     let outcome = match ran {
         Ok(ran) => ran.outcome,
         Err(_) if facts.must_run => {
-            let _in_host = InHost::begin();
+            let _in_host = Spending::on(Spent::Host);
             blas::local::compute(get().and_then(|r| r.cache), call)
         }
         Err(_) => Outcome::Host,
@@ -189,7 +190,7 @@ fn group(
     };
     let mut ran = decided?;
     if let (Some((why, whole)), Some(host)) = (ran.timed.take(), facts.host) {
-        let in_host = InHost::begin();
+        let in_host = Spending::on(Spent::Host);
         if !whole.compute_whole(host, &took(Policy::host_took_all)) {
             return Err(why);
         }
@@ -199,7 +200,7 @@ fn group(
     ran.landed.drain(..).for_each(Landed::store);
     for rest in std::mem::take(&mut ran.rests) {
         let begun = trace::now();
-        let _in_host = InHost::begin();
+        let _in_host = Spending::on(Spent::Host);
         ran.outcome = rest.compute(facts.host, &took(Policy::host_took));
         if trace::on() {
             let span = (begun, trace::now());

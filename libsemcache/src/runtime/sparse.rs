@@ -9,7 +9,7 @@ use super::init;
 use super::mode::{Mode, is_secluded, mode};
 use super::start;
 use super::started::get;
-use super::timed::{InHost, Ran, Timed};
+use super::timed::{Ran, Timed};
 use crate::base::config::{Devices, Offload};
 use crate::base::counters::{COUNTERS, SPARSE};
 use crate::base::{DeviceId, Op};
@@ -20,6 +20,7 @@ use crate::hints::Status;
 use crate::hints::request::Target;
 use crate::hints::view::View;
 use crate::process::signals_blocked::SignalsBlocked;
+use crate::process::spent::{Spending, Spent};
 use crate::sparse::csr::Csr;
 use crate::sparse::link::{self, Link};
 use crate::sparse::parts::Able;
@@ -90,7 +91,7 @@ fn finish(product: &Product, nnz: usize, left: &Left) -> Result<(), Status> {
         }
         false => COUNTERS.sparse_host.add(1),
     }
-    let _in_host = InHost::begin();
+    let _in_host = Spending::on(Spent::Host);
     // After a sandbox was entered, and in the child of a fork, no threads are made.
     let alone = is_secluded() || mode() == Mode::Forked;
     let mut of_rows = left.rows.iter();

@@ -7,11 +7,9 @@ pub mod small;
 
 use core::cell::Cell;
 
-use semcache_fault::latency;
-
 use crate::base::counters::{PAGE, RoutineTimes};
 use crate::blas::plain::{self, Plain};
-use crate::process::spent::{self, ByKind, Span, Spending, Spent};
+use crate::process::spent::{self, ByKind, Span};
 
 std::thread_local! {
     /// When the last call of this thread that went on to the host BLAS left the runtime, and what it is predicted to take there.
@@ -53,7 +51,7 @@ impl Timed {
                 _ => Span::since(begun),
             },
             before: spent::begin(),
-            plain: plain::get(),
+            plain: plain::take(Plain::default()),
         }
     }
 
@@ -105,35 +103,11 @@ fn learn(row: &RoutineTimes, ns: u64, predicted: u64) {
     }
 }
 
-/// The calling thread is in the host BLAS, which the runtime has called, until this is dropped. Its page faults are no time of the host BLAS.
-#[derive(Debug)]
-pub(super) struct InHost {
-    faults: u64,
-    _spending: Spending,
-}
-
-impl InHost {
-    pub(super) fn begin() -> InHost {
-        InHost {
-            faults: latency::of_this_thread(),
-            _spending: Spending::on(Spent::Host),
-        }
-    }
-}
-
-impl Drop for InHost {
-    fn drop(&mut self) {
-        // They belong to no routine: they count as faults.
-        spent::pass(latency::of_this_thread().wrapping_sub(self.faults));
-    }
-}
-
 /// A call that the library's entry leaves to the host BLAS and is told the end of. Plain numbers, which the entry keeps on its stack: a
 /// handler of the program may leave the host BLAS by a jump.
 #[derive(Clone, Copy, Debug)]
 pub struct HostCall {
     span: Span,
-    faults: u64,
     /// The nanoseconds that it is predicted to take; 0: there is no prediction; [`SMALL`] for a small call.
     predicted: u64,
 }
@@ -146,13 +120,11 @@ impl HostCall {
     #[must_use]
     pub fn left() -> HostCall {
         let (begun, predicted) = LEFT.replace((0, 0));
-        let faults = latency::of_this_thread();
         HostCall {
             span: match begun {
                 0 => Span::begin(),
                 _ => Span::since(begun),
             },
-            faults,
             predicted,
         }
     }
@@ -162,7 +134,6 @@ impl HostCall {
     pub fn small() -> HostCall {
         HostCall {
             span: Span::since(0),
-            faults: latency::of_this_thread(),
             predicted: SMALL,
         }
     }
@@ -177,7 +148,6 @@ impl HostCall {
     /// The call of the routine with this index has ended.
     pub fn end(self, index: usize) {
         let ended = spent::now();
-        spent::pass(latency::of_this_thread().wrapping_sub(self.faults));
         let ns = self.span.end_at(ended);
         let row = PAGE.times.row(index);
         if self.predicted == SMALL {
