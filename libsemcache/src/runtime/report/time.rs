@@ -123,8 +123,8 @@ pub fn keys() -> Vec<(String, &'static str)> {
         (
             "untimed_calls",
             "Calls whose time is not known and is in none of the sums: calls that the host BLAS makes itself, those with an illegal \
-             argument, those to a BLAS whose convention is unknown, and small calls of which too few were timed. Small calls are timed by sampling \
-             under `semcache run`; without it only those of programs that make larger calls, too.",
+             argument, those to a BLAS whose convention is unknown, and small calls of which too few were timed. Small calls are timed \
+             by sampling under `semcache run`; without it only those of programs that make larger calls, too.",
         ),
         (
             "wall_s",
