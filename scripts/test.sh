@@ -71,7 +71,7 @@ step 1 host_blas
 
 # The client suites, each with the seconds of its quick part.
 suites=(1:legacy 2:caffe 2:tools 260:edge 2:security 3:doors 135:standin 15:beside 21:netlib 35:netlib_alloc 33:lapack
-    38:numpy 45:cxx 16:r_octave 60:trace 12:top 53:bench 8:virtual 70:library 23:mpi 3:stress 40:fuzz 130:entry 20:report)
+    38:numpy 45:cxx 16:r_octave 60:trace 12:top 53:bench 8:virtual 6:time 70:library 23:mpi 3:stress 40:fuzz 130:entry 20:report)
 case "${1:-}" in
 '')
     # C, Fortran and NumPy programs, programs without a BLAS, R and Octave with tests of their own, several ranks, random programs

@@ -51,6 +51,8 @@ pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol) -> bool {
 /// does not look at them, and they can be read as well: they lie in the frame of the caller.
 pub(crate) fn words_on_stack(symbol: &Symbol) -> usize {
     const IN_REGISTERS: usize = 6;
+    // A function that takes more than its namesake in the BLAS finds these as well.
+    const LEAST: usize = 2;
     let Some(routine) = symbol.class.routine() else {
         // A batch has 18 arguments at most in the C interface, which has no lengths of flags, and 19 in Fortran.
         return if symbol.spelling.is_cblas() { 12 } else { 13 };
@@ -61,7 +63,7 @@ pub(crate) fn words_on_stack(symbol: &Symbol) -> usize {
     let around = if symbol.spelling.is_cblas() { 1 } else { flags };
     let scalars = 2;
     let words = flags + around + signature.sizes.len() + scalars + 2 * operands + 1;
-    words.saturating_sub(IN_REGISTERS)
+    words.saturating_sub(IN_REGISTERS).max(LEAST)
 }
 
 /// Calls of this level with less work (elements; multiplications at level 3) go to the host BLAS without being decoded.

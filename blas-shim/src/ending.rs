@@ -25,7 +25,7 @@ extern "C" fn ending() {
     let _ = semcache_fault::cancel::disabled();
     // A panic must not cross into the dynamic linker; if the report fails, the process ends as it would have without
     // it.
-    let _ = std::panic::catch_unwind(|| semcache::runtime::exit::write_report());
+    let _ = std::panic::catch_unwind(semcache::runtime::exit::write_report);
 }
 
 #[used]

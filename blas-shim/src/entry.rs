@@ -5,6 +5,7 @@
     reason = "frames and arguments arrive as raw pointers from the stubs"
 )]
 
+use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
 use std::panic::catch_unwind;
@@ -14,7 +15,7 @@ use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
 use semcache::process::signals_blocked::SignalsBlocked;
 use semcache::process::spent;
-use semcache::runtime::timed::{self, HostCall};
+use semcache::runtime::timed::{self, HostCall, Left};
 use semcache_fault::cancel;
 
 use crate::core::{self as runtime, Facts};
@@ -76,11 +77,12 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
                 time(frame, symbol, binding, HostCall::small());
             }
         } else {
-            match runtime::caught(|| offload(frame, symbol, binding, small)) {
+            let left = Cell::new(Left::default());
+            match runtime::caught(|| offload(frame, symbol, binding, small, &left)) {
                 Some(None) => return ptr::null(),
                 Some(Some(Some(reason))) => counts::count(thread, symbol, binding.number(), reason),
                 // The runtime has counted the call.
-                Some(Some(None)) => time(frame, symbol, binding, HostCall::left()),
+                Some(Some(None)) => time(frame, symbol, binding, HostCall::left(left.get())),
                 // It has panicked before it changed any result.
                 None => {}
             }
@@ -148,11 +150,12 @@ fn offload(
     symbol: &Symbol,
     binding: &Binding,
     small: bool,
+    left: &Cell<Left>,
 ) -> Option<Option<WhyHost>> {
     let begun = spent::now();
     runtime::runs_here();
     if decode::batch::is_batch(symbol.class) {
-        return offload_batch(frame, symbol, binding, (small, begun));
+        return offload_batch(frame, symbol, binding, (small, begun), left);
     }
     let hidden = binding.returns == Returns::Hidden;
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
@@ -173,11 +176,12 @@ fn offload(
         host: Some(&door),
         site: python::site(symbol, binding.number()),
         begun,
+        left: Some(left),
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => match gemm.filter(|_| binding.target.is_null()) {
             Some(gemm) => {
-                let call = HostCall::left();
+                let call = HostCall::left(left.get());
                 gemm.run(&decoded.call);
                 call.end(symbol.index(), binding.number());
             }
@@ -201,6 +205,7 @@ fn offload_batch(
     symbol: &Symbol,
     binding: &Binding,
     (small, begun): (bool, u64),
+    left: &Cell<Left>,
 ) -> Option<Option<WhyHost>> {
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
     let Some(batch) = (unsafe { decode::batch::decode(frame, symbol, binding.width) }) else {
@@ -219,11 +224,12 @@ fn offload_batch(
         host: Some(&door),
         site: python::site(symbol, binding.number()),
         begun,
+        left: Some(left),
     };
     match (runtime::batch(&batch, &facts), gemm) {
         (Batched::Done, _) => None,
         (Batched::Host, Some(gemm)) if binding.target.is_null() => {
-            let call = HostCall::left();
+            let call = HostCall::left(left.get());
             gemm.batch(&batch, 0);
             call.end(symbol.index(), binding.number());
             None

@@ -31,6 +31,7 @@ pub(crate) struct Frame {
     /// The number of the call site there, plus 1; 0: it has none.
     site: u16,
     call: HostCall,
+    _align: u64,
 }
 
 /// The most words of arguments on the stack with which a stub calls a function.

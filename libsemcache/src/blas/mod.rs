@@ -4,7 +4,7 @@
 //! devices, `kernel_loads` loads kernels' code while calls stay on the host, [`run`] executes a call on devices, [`window`] one whose tasks are not all queued at once, [`finish`] completes a call
 //! on the host after a device refused a task or was lost, [`replay`] replays calls whose
 //! operands have not changed since the last call, [`section`] keeps the results of calls that return once they are queued, [`deliver`] stores results that no copy could write, and [`local`]
-//! computes where there is neither a device nor a host BLAS. [`predict`] tells what would be decided on a machine that is only
+//! computes where there is neither a device nor a host BLAS. [`plain`] is what the host BLAS would take, for the report. [`predict`] tells what would be decided on a machine that is only
 //! described.
 
 mod ab_probe;

@@ -47,25 +47,56 @@ impl Plain {
     }
 }
 
+/// A [`Plain`] in two words, as the library has little thread-local memory: of its times one is 0.
+#[derive(Clone, Copy)]
+struct Packed {
+    ns: u64,
+    products: u32,
+    is_known: bool,
+}
+
 std::thread_local! {
-    static PLAIN: Cell<Plain> = const { Cell::new(Plain { known: 0, predicted: 0, products: 0 }) };
+    static PLAIN: Cell<Packed> = const { Cell::new(Packed { ns: 0, products: 0, is_known: false }) };
+}
+
+impl Packed {
+    fn of(plain: Plain) -> Packed {
+        Packed {
+            ns: plain.known + plain.predicted,
+            products: u32::try_from(plain.products).unwrap_or(u32::MAX),
+            is_known: plain.known > 0,
+        }
+    }
+
+    fn get(self) -> Plain {
+        let (known, predicted) = if self.is_known {
+            (self.ns, 0)
+        } else {
+            (0, self.ns)
+        };
+        Plain {
+            known,
+            predicted,
+            products: u64::from(self.products),
+        }
+    }
 }
 
 /// Notes it for the call of this thread.
 pub fn set(plain: Plain) {
-    PLAIN.set(plain);
+    PLAIN.set(Packed::of(plain));
 }
 
 /// What was noted.
 #[must_use]
 pub fn get() -> Plain {
-    PLAIN.get()
+    PLAIN.get().get()
 }
 
 /// What was noted, in the place of which `before` comes: that of a call around this one.
 #[must_use]
 pub fn take(before: Plain) -> Plain {
-    PLAIN.replace(before)
+    PLAIN.replace(Packed::of(before)).get()
 }
 
 #[cfg(test)]

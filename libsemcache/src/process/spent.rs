@@ -7,6 +7,7 @@
 use core::cell::Cell;
 
 use rustix::time::{ClockId, clock_gettime};
+use semcache_fault::latency;
 
 /// What time within a call is spent on, if not on deciding and issuing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +32,42 @@ pub const KINDS: usize = 6;
 /// Nanoseconds by kind, in the order of [`Spent`].
 pub type ByKind = [u64; KINDS];
 
+/// Nanoseconds by kind in little memory, as the library has little that is thread-local: the lower 32 bits of each, and 10 bits more,
+/// which is 73 minutes.
+#[derive(Clone, Copy)]
+struct Packed {
+    low: [u32; KINDS],
+    high: u64,
+}
+
+const HIGH: u32 = 10;
+
+impl Packed {
+    fn get(self) -> ByKind {
+        core::array::from_fn(|kind| {
+            let high = self.high >> (HIGH * kind as u32) & ((1 << HIGH) - 1);
+            high << 32 | u64::from(self.low[kind])
+        })
+    }
+
+    fn of(all: &ByKind) -> Packed {
+        let most = (1 << (32 + HIGH)) - 1;
+        let all = all.map(|ns| ns.min(most));
+        let high = |(kind, ns): (usize, &u64)| (ns >> 32) << (HIGH * kind as u32);
+        Packed {
+            low: all.map(|ns| ns as u32),
+            high: all.iter().enumerate().map(high).fold(0, |a, b| a | b),
+        }
+    }
+}
+
 std::thread_local! {
     /// What was noted, and not taken yet.
-    static PENDING: Cell<ByKind> = const { Cell::new([0; KINDS]) };
+    static PENDING: Cell<Packed> = const { Cell::new(Packed { low: [0; KINDS], high: 0 }) };
     /// The nanoseconds of all spans that have ended.
     static NOTED: Cell<u64> = const { Cell::new(0) };
+    /// Of these, page faults.
+    static FAULTS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The time now, in nanoseconds.
@@ -63,6 +95,7 @@ impl Span {
     /// Began at this moment.
     #[must_use]
     pub fn since(begun: u64) -> Span {
+        leave_out_faults();
         Span {
             begun,
             noted: NOTED.get(),
@@ -79,6 +112,7 @@ impl Span {
     /// As [`Span::end`], at this moment, which has just passed. Returns the nanoseconds.
     #[must_use]
     pub fn end_at(self, ended: u64) -> u64 {
+        leave_out_faults();
         let within = NOTED.get().wrapping_sub(self.noted);
         let own = ended.saturating_sub(self.begun).saturating_sub(within);
         NOTED.set(NOTED.get().wrapping_add(own));
@@ -89,13 +123,19 @@ impl Span {
 /// What was noted before a call; see [`take`].
 #[must_use]
 pub fn begin() -> ByKind {
-    PENDING.get()
+    PENDING.get().get()
+}
+
+/// A number that no other living thread has.
+#[must_use]
+pub fn thread() -> usize {
+    NOTED.with(|noted| core::ptr::from_ref(noted).addr())
 }
 
 /// What was noted since [`begin`] returned `before`. From here on it counts as taken: a call around this one does not get it.
 #[must_use]
 pub fn take(before: &ByKind) -> ByKind {
-    let now = PENDING.replace(*before);
+    let now = PENDING.replace(Packed::of(before)).get();
     core::array::from_fn(|kind| now[kind].saturating_sub(before[kind]))
 }
 
@@ -122,16 +162,18 @@ impl Drop for Spending {
     }
 }
 
-/// Nanoseconds that passed just now belong to no span of this thread: something else counts them.
-pub fn pass(ns: u64) {
-    NOTED.set(NOTED.get().wrapping_add(ns));
+/// The thread's page faults until now belong to no span: they are counted as faults.
+fn leave_out_faults() {
+    let faults = latency::of_this_thread();
+    let new = faults.wrapping_sub(FAULTS.replace(faults));
+    NOTED.set(NOTED.get().wrapping_add(new));
 }
 
 /// Adds nanoseconds to a kind. Their span has ended.
 pub fn note(on: Spent, ns: u64) {
-    let mut pending = PENDING.get();
+    let mut pending = PENDING.get().get();
     pending[on as usize] += ns;
-    PENDING.set(pending);
+    PENDING.set(Packed::of(&pending));
 }
 
 #[cfg(test)]
@@ -144,6 +186,25 @@ mod tests {
         let begun = now();
         sleep(Duration::from_millis(ms));
         now() - begun
+    }
+
+    #[test]
+    fn times_are_packed_without_loss() {
+        for all in [
+            [0; KINDS],
+            [1, 2, 3, 4, 5, 6],
+            [
+                u64::from(u32::MAX),
+                1 << 32,
+                (1 << 42) - 1,
+                1 << 41,
+                0,
+                7 << 33,
+            ],
+        ] {
+            assert_eq!(Packed::of(&all).get(), all);
+        }
+        assert_eq!(Packed::of(&[u64::MAX; KINDS]).get(), [(1 << 42) - 1; KINDS]);
     }
 
     #[test]
@@ -183,6 +244,16 @@ mod tests {
         assert_eq!(take(&before), [0, 0, 7, 0, 0, 0]);
         let (own, ended) = outer.end();
         assert!(own <= ended - outer.begun - inner);
+    }
+
+    #[test]
+    fn faults_are_left_out() {
+        latency::record(1_000_000_000);
+        let span = Span::begin();
+        let passed = pass(4);
+        latency::record(3_000_000);
+        let (own, ended) = span.end();
+        assert!(own >= passed - 3_000_000 && own <= ended - span.begun - 3_000_000);
     }
 
     #[test]

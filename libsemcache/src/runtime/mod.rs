@@ -38,9 +38,11 @@ pub use retire::{retire, sandbox};
 pub use started::{Runtime, get};
 pub use ungated::go_write_through;
 
+use core::cell::Cell;
 use std::time::Duration;
 
 use crate::process::signals_blocked::{self, SignalsBlocked};
+use crate::process::spent::{Spending, Spent};
 use semcache_fault::arithmetic::Usual;
 
 use crate::base::config::Config;
@@ -61,7 +63,7 @@ use crate::sched::local;
 use crate::trace::{self, Event, Side};
 use at_site::AtSite;
 use left_off::LeftOff;
-use timed::{InHost, Timed};
+use timed::{Left, Timed};
 use traced::Traced;
 use underway::Underway;
 
@@ -76,6 +78,8 @@ pub struct Facts<'a> {
     pub site: Option<usize>,
     /// When the call began ([`spent::now`](crate::process::spent::now)); 0: now.
     pub begun: u64,
+    /// Says when a call left for the host BLAS.
+    pub left: Option<&'a Cell<Left>>,
 }
 
 /// Runs a call on the devices if the prediction says that this is faster. Every outcome except [`Outcome::Host`] is
@@ -102,7 +106,7 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
         at_site.ran(None);
         drop(usual);
         blas::deliver::deliver(call);
-        timed.end(timed::Ran::Devices);
+        timed.end(timed::Ran::Devices, None);
         return outcome;
     }
     let ran = group(&Group::single(call, key), usual, at_site, facts, traced);
@@ -110,12 +114,12 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
     let outcome = match ran {
         Ok(ran) => ran.outcome,
         Err(_) if facts.must_run => {
-            let _in_host = InHost::begin();
+            let _in_host = Spending::on(Spent::Host);
             blas::local::compute(get().and_then(|r| r.cache), call)
         }
         Err(_) => Outcome::Host,
     };
-    timed.end(place);
+    timed.end(place, facts.left);
     outcome
 }
 
@@ -141,7 +145,7 @@ pub fn batch(batch: &Batch, facts: &Facts<'_>) -> Batched {
         Err(_) if facts.must_run && batch_here(batch, 0) => Batched::Done,
         Err(_) => Batched::Host,
     };
-    timed.end(place);
+    timed.end(place, facts.left);
     batched
 }
 
@@ -203,7 +207,7 @@ fn group(
     };
     let mut ran = decided?;
     if let (Some((why, whole)), Some(host)) = (ran.timed.take(), facts.host) {
-        let in_host = InHost::begin();
+        let in_host = Spending::on(Spent::Host);
         if !whole.compute_whole(host, &took(Policy::host_took_all)) {
             return Err(why);
         }
@@ -213,7 +217,7 @@ fn group(
     ran.landed.drain(..).for_each(Landed::store);
     for rest in std::mem::take(&mut ran.rests) {
         let begun = trace::now();
-        let _in_host = InHost::begin();
+        let _in_host = Spending::on(Spent::Host);
         ran.outcome = rest.compute(facts.host, &took(Policy::host_took));
         if trace::on() {
             let span = (begun, trace::now());

@@ -10,7 +10,7 @@ use super::mode::{Mode, mode};
 use super::secluded::is_secluded;
 use super::start;
 use super::started::get;
-use super::timed::{InHost, Ran, Timed};
+use super::timed::{Ran, Timed};
 use crate::base::config::{Devices, Offload};
 use crate::base::counters::{COUNTERS, SPARSE};
 use crate::base::{DeviceId, Op};
@@ -21,6 +21,7 @@ use crate::hints::Status;
 use crate::hints::request::Target;
 use crate::hints::view::View;
 use crate::process::signals_blocked::SignalsBlocked;
+use crate::process::spent::{Spending, Spent};
 use crate::sparse::csr::Csr;
 use crate::sparse::link::{self, Link};
 use crate::sparse::parts::Able;
@@ -41,7 +42,7 @@ const TRIES: usize = 2;
 pub fn multiply(product: &Product) -> Result<(), Status> {
     let timed = Timed::begin(SPARSE);
     let done = multiplied(product);
-    timed.end(Ran::Devices);
+    timed.end(Ran::Devices, None);
     done
 }
 
@@ -91,7 +92,7 @@ fn finish(product: &Product, nnz: usize, left: &Left) -> Result<(), Status> {
         }
         false => COUNTERS.sparse_host.add(1),
     }
-    let _in_host = InHost::begin();
+    let _in_host = Spending::on(Spent::Host);
     // After a sandbox was entered, and in the child of a fork, no threads are made.
     let alone = is_secluded() || mode() == Mode::Forked;
     let mut of_rows = left.rows.iter();
@@ -150,7 +151,7 @@ pub fn passed_on() {
 pub fn attempt(product: &Product, name: &str) -> Result<Tried, Status> {
     let timed = Timed::begin(SPARSE);
     let tried = attempted(product, name);
-    timed.end(Ran::Devices);
+    timed.end(Ran::Devices, None);
     tried
 }
 

@@ -7,15 +7,15 @@ pub mod small;
 
 use core::cell::Cell;
 
-use semcache_fault::latency;
-
 use crate::base::counters::{PAGE, RoutineTimes};
 use crate::blas::plain::{self, Plain};
-use crate::process::spent::{self, ByKind, Span, Spending, Spent};
+use crate::process::spent::{self, ByKind, Span};
 
-std::thread_local! {
-    /// When the last call of this thread that went on to the host BLAS left the runtime, and what it is predicted to take there.
-    static LEFT: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+/// A call that went on to the host BLAS: when it left the runtime, and what it is predicted to take there, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Left {
+    ended: u64,
+    plain: u64,
 }
 
 /// A call that is timed. A handler of the program may leave it by a jump: then its time is lost.
@@ -56,12 +56,12 @@ impl Timed {
                 _ => Span::since(begun),
             },
             before: spent::begin(),
-            plain: plain::get(),
+            plain: plain::take(Plain::default()),
         }
     }
 
-    /// The call has ended, or goes on in the host BLAS.
-    pub(super) fn end(self, ran: Ran) {
+    /// The call has ended, or goes on in the host BLAS, as `left` is to say.
+    pub(super) fn end(self, ran: Ran, left: Option<&Cell<Left>>) {
         let row = PAGE.times.row(self.index);
         let plain = plain::take(self.plain);
         let [kernels, transfers, turn, page_lock, starting, host] = spent::take(&self.before);
@@ -99,7 +99,11 @@ impl Timed {
         match ran {
             Ran::Devices => small::tick(ended),
             Ran::Host => learn(row, host, plain),
-            Ran::Left => LEFT.set((ended, plain)),
+            Ran::Left => {
+                if let Some(left) = left {
+                    left.set(Left { ended, plain });
+                }
+            }
         }
     }
 }
@@ -119,35 +123,11 @@ fn learn(row: &RoutineTimes, ns: u64, predicted: u64) {
     }
 }
 
-/// The calling thread is in the host BLAS, which the runtime has called, until this is dropped. Its page faults are no time of the host BLAS.
-#[derive(Debug)]
-pub(super) struct InHost {
-    faults: u64,
-    _spending: Spending,
-}
-
-impl InHost {
-    pub(super) fn begin() -> InHost {
-        InHost {
-            faults: latency::of_this_thread(),
-            _spending: Spending::on(Spent::Host),
-        }
-    }
-}
-
-impl Drop for InHost {
-    fn drop(&mut self) {
-        // They belong to no routine: they count as faults.
-        spent::pass(latency::of_this_thread().wrapping_sub(self.faults));
-    }
-}
-
 /// A call that the library's entry leaves to the host BLAS and is told the end of. Plain numbers, which the entry keeps on its stack: a
 /// handler of the program may leave the host BLAS by a jump.
 #[derive(Clone, Copy, Debug)]
 pub struct HostCall {
     span: Span,
-    faults: u64,
     /// The nanoseconds that it is predicted to take; 0: there is no prediction; [`SMALL`] for a small call.
     predicted: u64,
 }
@@ -158,15 +138,13 @@ const SMALL: u64 = u64::MAX;
 impl HostCall {
     /// A call begins that the runtime has just left to the host BLAS.
     #[must_use]
-    pub fn left() -> HostCall {
-        let (begun, predicted) = LEFT.replace((0, 0));
-        let faults = latency::of_this_thread();
+    pub fn left(left: Left) -> HostCall {
+        let (begun, predicted) = (left.ended, left.plain);
         HostCall {
             span: match begun {
                 0 => Span::begin(),
                 _ => Span::since(begun),
             },
-            faults,
             predicted,
         }
     }
@@ -176,7 +154,6 @@ impl HostCall {
     pub fn small() -> HostCall {
         HostCall {
             span: Span::since(0),
-            faults: latency::of_this_thread(),
             predicted: SMALL,
         }
     }
@@ -191,7 +168,6 @@ impl HostCall {
     /// The call of the routine with this index has ended, at this site.
     pub fn end(self, index: usize, site: Option<usize>) {
         let ended = spent::now();
-        spent::pass(latency::of_this_thread().wrapping_sub(self.faults));
         let ns = self.span.end_at(ended);
         let row = PAGE.times.row(index);
         if self.predicted == SMALL {

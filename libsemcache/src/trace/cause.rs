@@ -12,51 +12,51 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// of the outer call started.
 const DEEPEST: usize = 4;
 
-/// A call or fault for which a thread works.
+/// A call or fault for which a thread works. Two words, as the library has little thread-local memory.
 #[derive(Clone, Copy)]
 struct Frame {
-    /// Its number.
+    /// Its number; 0: none.
     id: u64,
-    /// An address in its stack frame.
+    /// An address in its stack frame, without the lowest bit, which says whether it is a range of NVTX.
     stack: usize,
-    /// Whether it is a range of NVTX.
-    ranged: bool,
 }
 
-const NONE: Frame = Frame {
-    id: 0,
-    stack: 0,
-    ranged: false,
-};
+impl Frame {
+    fn is_ranged(self) -> bool {
+        self.stack & 1 == 1
+    }
+}
 
-/// What a thread works for, the innermost last.
+const NONE: Frame = Frame { id: 0, stack: 0 };
+
+/// What a thread works for, the innermost last; behind them [`NONE`].
 #[derive(Clone, Copy)]
-struct Frames {
-    len: usize,
-    all: [Frame; DEEPEST],
+struct Frames([Frame; DEEPEST]);
+
+impl Frames {
+    fn len(&self) -> usize {
+        self.0.iter().take_while(|frame| frame.id != 0).count()
+    }
 }
 
 std::thread_local! {
-    static FRAMES: Cell<Frames> = const {
-        Cell::new(Frames { len: 0, all: [NONE; DEEPEST] })
-    };
+    static FRAMES: Cell<Frames> = const { Cell::new(Frames([NONE; DEEPEST])) };
 }
 
 /// The number of the call or fault for which this thread works; 0 if none.
 #[must_use]
 pub fn cause() -> u64 {
     let frames = FRAMES.get();
-    frames.len.checked_sub(1).map_or(0, |i| frames.all[i].id)
+    frames.len().checked_sub(1).map_or(0, |i| frames.0[i].id)
 }
 
 /// Ends the innermost frames until `len` are left.
 fn end_until(len: usize) {
     let mut frames = FRAMES.get();
-    while frames.len > len {
-        frames.len -= 1;
-        let ended = frames.all[frames.len];
+    for last in (len..frames.len()).rev() {
+        let ended = core::mem::replace(&mut frames.0[last], NONE);
         FRAMES.set(frames);
-        if ended.ranged {
+        if ended.is_ranged() {
             nvtx::pop();
         }
     }
@@ -67,7 +67,7 @@ fn end_until(len: usize) {
 fn end_left(stack: usize) {
     let frames = FRAMES.get();
     let alive = |frame: &&Frame| frame.stack > stack;
-    let alive = frames.all[..frames.len].iter().take_while(alive).count();
+    let alive = frames.0[..frames.len()].iter().take_while(alive).count();
     end_until(alive);
 }
 
@@ -99,15 +99,15 @@ impl Within {
     }
 
     fn begin(ranged: bool) -> Within {
-        let mark = 0_u8;
+        let mark = 0_u64;
         let stack = (&raw const mark).addr();
         end_left(stack);
         let id = NEXT.fetch_add(1, Relaxed);
         let mut frames = FRAMES.get();
-        let around = frames.len;
-        if let Some(frame) = frames.all.get_mut(around) {
-            *frame = Frame { id, stack, ranged };
-            frames.len += 1;
+        let around = frames.len();
+        if let Some(frame) = frames.0.get_mut(around) {
+            let stack = stack | usize::from(ranged);
+            *frame = Frame { id, stack };
             FRAMES.set(frames);
         }
         Within { id, around }

@@ -100,7 +100,8 @@ pub fn keys() -> Vec<(String, &'static str)> {
     let whole: &[Key] = &[
         (
             "blas_s",
-            "What BLAS calls took, in seconds, added over the threads of the program: the sum of the times below, those of page faults included.",
+            "What BLAS calls took, in seconds, added over the threads of the program: the sum of the times below, those of page faults \
+             included.",
         ),
         (
             "faults_s",
@@ -115,15 +116,15 @@ pub fn keys() -> Vec<(String, &'static str)> {
         (
             "plain_estimate_s",
             "An estimate: what the calls would have taken without semcache. For calls that ran on the host it is what they took there; for \
-             calls that ran on devices what calls of the same kind took on the host, or what is predicted, corrected by what other calls of \
-             the routine took on the host compared with their prediction. Absent if no call of a routine was measured there. Compare it with \
-             `time.blas_s`.",
+             calls that ran on devices what calls of the same kind took on the host, or what is predicted, corrected by what other calls \
+             of the routine took on the host compared with their prediction. Absent if no call of a routine was measured there. Compare \
+             it with `time.blas_s`.",
         ),
         (
             "untimed_calls",
-            "Calls whose time is not known and is in none of the sums: calls that the host BLAS makes itself, those with an illegal argument, \
-             those to a BLAS whose convention is unknown, and small calls of which too few were timed. Small calls are timed by sampling under \
-             `semcache run`; without it only those of programs that make larger calls, too.",
+            "Calls whose time is not known and is in none of the sums: calls that the host BLAS makes itself, those with an illegal \
+             argument, those to a BLAS whose convention is unknown, and small calls of which too few were timed. Small calls are timed \
+             by sampling under `semcache run`; without it only those of programs that make larger calls, too.",
         ),
         (
             "wall_s",

@@ -5,7 +5,6 @@
 
 #![expect(unsafe_code, reason = "asks what the thread has computed for")]
 
-use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::base::counters::{MAX_ROUTINES, PAGE, SmallTimes};
@@ -135,10 +134,8 @@ fn bounded(estimates: &mut [Estimate], most: u64) -> impl Iterator<Item = Estima
     })
 }
 
-std::thread_local! {
-    /// When this thread asked last, what it had computed for then, and how often it had waited for something.
-    static ASKED: Cell<(u64, u64, i64)> = const { Cell::new((0, 0, 0)) };
-}
+/// The thread that asked last, when, what it had computed for then, and how often it had waited for something.
+static ASKED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 /// For how long the calling thread has run since it asked last, and for how long of that it had a core; the same if it has waited for
 /// anything else meanwhile, or may make no system calls.
@@ -156,10 +153,20 @@ fn share() -> (u64, u64) {
         t.tv_sec.cast_unsigned() * 1_000_000_000 + t.tv_usec.cast_unsigned() * 1000
     };
     let cpu = of(usage.ru_utime) + of(usage.ru_stime);
-    let now = (spent::now(), cpu, usage.ru_nvcsw);
-    let before = ASKED.replace(now);
-    let (wall, cpu) = (now.0 - before.0, now.1.saturating_sub(before.1));
-    match before.2 == now.2 && before.1 > 0 && cpu > 0 && wall > cpu {
+    // A thread of the program has the address of its thread-local memory for itself.
+    let thread = spent::thread() as u64;
+    let now = [thread, spent::now(), cpu, usage.ru_nvcsw.cast_unsigned()];
+    // Only one thread at a time asks (`SETTLING`).
+    let mut before = [0; 4];
+    for ((place, now), before) in ASKED.iter().zip(now).zip(&mut before) {
+        *before = place.swap(now, Relaxed);
+    }
+    let same = before[0] == now[0] && before[3] == now[3];
+    let (wall, cpu) = (
+        now[1].saturating_sub(before[1]),
+        now[2].saturating_sub(before[2]),
+    );
+    match same && cpu > 0 && wall > cpu {
         true => (wall, cpu),
         false => (1, 1),
     }
