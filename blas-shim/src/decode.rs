@@ -47,7 +47,7 @@ pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol) -> bool {
     (0..words).any(|position| crate::core::is_restricted(frame.word(position) as usize))
 }
 
-/// The most words of arguments that a call has on the stack; up to three more than there are. A function that is called with more
+/// The most words of a call's arguments that lie on the stack; up to three more than there are. A function that is called with more
 /// does not look at them, and they can be read as well: they lie in the frame of the caller.
 pub(crate) fn words_on_stack(symbol: &Symbol) -> usize {
     const IN_REGISTERS: usize = 6;
