@@ -7,10 +7,13 @@ use semcache_fault::broken;
 use super::{adopted, heap, statics, sys, theirs};
 
 std::thread_local! {
-    /// The page of the stack pointer when it was last found outside of all blocks, and the version of the tables of
-    /// adopted blocks at that time.
-    static SEEN: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// The number of the page of the stack pointer when it was last found outside of all blocks, and behind it the lower bits of the
+    /// version of the tables of adopted blocks at that time.
+    static SEEN: Cell<usize> = const { Cell::new(0) };
 }
+
+/// An address of a program has 47 bits, 12 of them within the page.
+const VERSION_BITS: u32 = usize::BITS - 35;
 
 /// Called where the program enters the runtime. If the stack pointer lies in a block, the program has switched to a
 /// stack of its own there, a coroutine's. Its pages could be made inaccessible while the coroutine waits and another
@@ -33,7 +36,8 @@ pub fn runs_here() {
     if !adopted::enabled() {
         return;
     }
-    let now = (sp / sys::page_size(), adopted::version());
+    let now =
+        (sp / sys::page_size()) << VERSION_BITS | adopted::version() & ((1 << VERSION_BITS) - 1);
     if SEEN.get() == now {
         return;
     }

@@ -7,8 +7,8 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 std::thread_local! {
-    /// The stack's bounds, once they were read; (1, 0) if they are unknown. Const and without a destructor.
-    static BOUNDS: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
+    /// The stack's bounds, once they were read, (0, 0) before; (1, 0) if they are unknown. Const and without a destructor.
+    static BOUNDS: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
 /// Whether the calling thread's stack pointer lies within `[start, start + len)`.
@@ -21,13 +21,14 @@ pub(super) fn is_here(start: usize, len: usize) -> bool {
 /// Whether `addr` lies in the calling thread's stack. The answer for the main thread is always no: the kernel maps its
 /// stack, so that it is never adopted (and libc would read /proc/self/maps for its bounds).
 pub(super) fn contains(addr: usize) -> bool {
-    let (start, end) = BOUNDS.with(|b| {
-        b.get().unwrap_or_else(|| {
+    let (start, end) = match BOUNDS.get() {
+        (0, 0) => {
             let bounds = ask().unwrap_or((1, 0));
-            b.set(Some(bounds));
+            BOUNDS.set(bounds);
             bounds
-        })
-    });
+        }
+        known => known,
+    };
     start <= addr && addr < end
 }
 

@@ -7,8 +7,12 @@ use std::time::Instant;
 use super::spent::{self, Span, Spent};
 
 std::thread_local! {
-    static NANOSECONDS: Cell<u64> = const { Cell::new(0) };
-    static WAITING: Cell<bool> = const { Cell::new(false) };
+    /// The nanoseconds, times two; plus one while the thread waits. One word, as the library has little thread-local memory.
+    static WAITED: Cell<u64> = const { Cell::new(0) };
+}
+
+fn nanoseconds() -> u64 {
+    WAITED.get() >> 1
 }
 
 /// The calling thread waits for a device, or for a thread that may wait for one, until this is dropped.
@@ -22,9 +26,10 @@ impl Waiting {
     /// Begins a wait for something. Inside another wait it is part of that one.
     #[must_use]
     pub fn on(what: Spent) -> Waiting {
-        let already = WAITING.replace(true);
+        let before = WAITED.get();
+        WAITED.set(before | 1);
         Waiting {
-            since: (!already).then(|| (what, Span::begin())),
+            since: (before & 1 == 0).then(|| (what, Span::begin())),
         }
     }
 }
@@ -32,10 +37,9 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some((what, span)) = self.since {
-            WAITING.set(false);
             let (own, _) = span.end();
             spent::note(what, own);
-            NANOSECONDS.set(NANOSECONDS.get().wrapping_add(own));
+            WAITED.set(nanoseconds().wrapping_add(own) << 1);
         }
     }
 }
@@ -53,7 +57,7 @@ impl Stopwatch {
     pub fn start() -> Stopwatch {
         Stopwatch {
             begun: Instant::now(),
-            waited: NANOSECONDS.get(),
+            waited: nanoseconds(),
         }
     }
 
@@ -61,7 +65,7 @@ impl Stopwatch {
     #[must_use]
     pub fn seconds(&self) -> (f64, f64) {
         let all = self.begun.elapsed().as_secs_f64();
-        let waited = NANOSECONDS.get().wrapping_sub(self.waited);
+        let waited = nanoseconds().wrapping_sub(self.waited);
         (all, all - waited as f64 * 1e-9)
     }
 }
