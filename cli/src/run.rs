@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -105,22 +104,36 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     let asked = options.report.clone();
     let asked = asked.or_else(|| std::env::var(config::REPORT).ok());
     let to = To::of(asked)?;
-    let counted = Run::new().map_err(|e| format!("no memory for the counters of the run: {e}"))?;
+    let counted = match Run::new() {
+        Ok(run) => Some(run),
+        Err(error) => {
+            eprintln!("semcache: no closing line, as the run's counters have no memory ({error})");
+            None
+        }
+    };
 
     let held = signals::hold()?;
     let mut child = second_half(Some(preload), &held, &options.command)?;
-    child.env(
-        config::COUNTERS,
-        counted.described(counted.file().as_raw_fd()),
-    );
-    // This command writes the report.
-    child.env_remove(config::REPORT);
+    match &counted {
+        Some(run) => child.env(config::COUNTERS, run.described()),
+        None => child.env_remove(config::COUNTERS),
+    };
+    // For processes whose counters this command cannot read.
+    match &to {
+        To::Line => child.env_remove(config::REPORT),
+        To::Table => child.env(config::REPORT, "-"),
+        To::Files(path) => child.env(config::REPORT, path),
+    };
     if let Some(devices) = &options.devices {
         child.env(config::DEVICES, devices);
     }
     if let Some(trace) = &options.trace {
         child.env(config::TRACE, absolute(trace)?);
     }
+    let Some(counted) = counted else {
+        let end = spawn_and_wait(child, &mut || A_WHILE)?;
+        return Ok(finish(end));
+    };
     let mut report = Report::new(counted.name());
     let mut progress = options.progress.then(Progress::new);
     let mut ticks = Ticks::new(&counted);

@@ -116,8 +116,8 @@ variables! {
 /// process into which the library was preloaded. Set by semcache, not by users.
 pub const MAIN_PID: &str = "SEMCACHE_MAIN_PID";
 
-/// Where the processes of a run count: `PID:FD:RUN`, a descriptor in the table of a process, and the name of the run. Set by
-/// `semcache run`, or by the first process into which the library was preloaded with [`REPORT`]; not by users.
+/// Where the processes of a run count: `PID:FD:RUN`, a descriptor in the table of a process, and the name of the run, followed by `+`
+/// if that process is `semcache run`, which gathers the counts. Set by `semcache run`, or by the first process into which the library was preloaded with [`REPORT`]; not by users.
 pub const COUNTERS: &str = "SEMCACHE_COUNTERS";
 
 /// Path of the library by which a tool gets the annotations of NVTX: its name is NVTX's.

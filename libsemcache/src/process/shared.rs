@@ -12,6 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::process::{Resource, getrlimit};
 
 /// No process can make the file smaller or larger.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -19,8 +20,13 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// Makes such a file of `len` bytes, all zero. Memory is taken for pages that are written only.
 ///
 /// # Errors
-/// The system's.
+/// The system's; `EFBIG` if the process may make no file as large (`ulimit -f`).
 pub fn create(len: usize) -> Result<OwnedFd, Errno> {
+    // The system would not only refuse a larger file, but send a signal that ends the process.
+    let most = getrlimit(Resource::Fsize).current;
+    if most.is_some_and(|most| most < len as u64) {
+        return Err(Errno::FBIG);
+    }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("semcache", flags)?;
     ftruncate(&file, len as u64)?;

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, 
 
 use std::sync::OnceLock;
 
-use rustix::fd::{BorrowedFd, IntoRawFd as _, OwnedFd};
+use rustix::fd::{AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::io::{Errno, FdFlags};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::ClockId;
@@ -109,10 +109,9 @@ impl Run {
     pub fn open(described: &str) -> Result<Run, Errno> {
         let (pid, rest) = described.split_once(':').ok_or(Errno::INVAL)?;
         let (number, name) = rest.split_once(':').ok_or(Errno::INVAL)?;
-        let run = Run::of(
-            shared::open(&format!("/proc/{pid}/fd/{number}"), LEN)?,
-            name.to_owned(),
-        )?;
+        let name = name.strip_suffix(GATHERED).unwrap_or(name);
+        let file = shared::open(&format!("/proc/{pid}/fd/{number}"), LEN)?;
+        let run = Run::of(file, name.to_owned())?;
         match run.header().layout.load(Ordering::Acquire) {
             LAYOUT => Ok(run),
             _ => Err(Errno::INVAL),
@@ -129,22 +128,17 @@ impl Run {
         unsafe { self.header.get() }
     }
 
-    /// The descriptor, to keep it open in the process that made the memory.
-    #[must_use]
-    pub fn file(&self) -> &OwnedFd {
-        &self.file
-    }
-
     /// The run's name: that of its MPI job, if the process is one of several ranks, else one of its own.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value of [`config::COUNTERS`] for the processes of the run; `file` is the descriptor in this process.
+    /// The value of [`config::COUNTERS`] for the processes of the run, which `semcache run` gathers.
     #[must_use]
-    pub fn described(&self, file: i32) -> String {
-        format!("{}:{file}:{}", own_id(), self.name)
+    pub fn described(&self) -> String {
+        let file = self.file.as_raw_fd();
+        format!("{}:{file}:{}{GATHERED}", own_id(), self.name)
     }
 
     /// How many processes found no place.
@@ -282,6 +276,9 @@ impl Ticks<'_> {
     }
 }
 
+/// The end of [`config::COUNTERS`] if the process that made the memory is `semcache run`.
+const GATHERED: &str = "+";
+
 /// The owner of a place whose process has ended and is being read for the last time.
 const LEAVING: u32 = u32::MAX;
 
@@ -337,7 +334,10 @@ fn take_place() {
     if is_secluded() {
         return;
     }
-    if let Err(error) = Run::open(&described).and_then(|run| settle(&run)) {
+    let settled = Run::open(&described).and_then(|run| settle(&run));
+    if let Err(error) = settled
+        && environment(config::REPORT).is_none()
+    {
         say(&format!(
             "semcache: this process is not in the report of its run, whose counters it cannot open: {error}"
         ));
@@ -426,7 +426,7 @@ pub(super) fn is_own() -> bool {
 }
 
 /// Whether this process has made calls.
-pub(super) fn has_begun() -> bool {
+fn has_begun() -> bool {
     STATE.load(Ordering::Acquire) == SETTLED
 }
 
@@ -455,7 +455,17 @@ pub(super) fn run() -> Option<Run> {
 pub(super) fn run_name() -> Option<String> {
     let described = environment(config::COUNTERS)?;
     let name = described.splitn(3, ':').nth(2)?;
-    Some(name.to_owned())
+    Some(name.strip_suffix(GATHERED).unwrap_or(name).to_owned())
+}
+
+/// Whether this process writes to the report as it ends. Under `semcache run`, which writes it, only one that has counted where the
+/// command cannot read it does (on another machine, in a container, as another user); else one that has made calls, or the first one.
+pub(super) fn writes(is_first: bool) -> bool {
+    let described = environment(config::COUNTERS);
+    match described.is_some_and(|described| described.ends_with(GATHERED)) {
+        true => has_begun() && !SHARED.load(Ordering::Acquire),
+        false => has_begun() || is_first,
+    }
 }
 
 /// The descriptor of the memory in the process that made it, and this process; -1 and 0: another process made it.
@@ -493,7 +503,7 @@ pub fn begin() -> Option<String> {
     let file = rustix::io::fcntl_dupfd_cloexec(&run.file, lowest).ok()?;
     let number = file.into_raw_fd();
     keep(number);
-    Some(run.described(number))
+    Some(format!("{own}:{number}:{}", run.name))
 }
 
 /// Before and after this process executes another program in its place, which is to find the memory if this process made it.

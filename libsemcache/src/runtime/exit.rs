@@ -14,7 +14,6 @@ use crate::process::signals_blocked::SignalsBlocked;
 use super::mode::{Mode, mode, set_mode};
 use super::phase::stop;
 use super::publish::publish;
-use super::report::file::is_main;
 use super::requests;
 use super::secluded::is_secluded;
 use super::started::get;
@@ -105,13 +104,14 @@ pub fn write_report() {
 fn publish_if_wanted() {
     counted::end();
     // A process that was not asked for a report, or made no call and is not the first one, reads nothing else of its environment.
+    let own = std::process::id();
     let first = init::environment(config::MAIN_PID).and_then(|pid| pid.parse().ok());
-    let is_main = is_main(first, std::process::id());
+    let first = first.unwrap_or(own);
     if init::wants_report()
-        && (is_main || counted::has_begun())
+        && counted::writes(first == own)
         && let Some(template) = &init::config().report
     {
-        publish(template, is_main);
+        publish(template, first);
     }
 }
 

@@ -15,8 +15,10 @@ use crate::base::counters::{Identity, PAGE};
 use crate::process::lives::lives;
 
 /// At the end of a process: writes what it counted, and what those counted that have ended without a word, to the report; `-`:
-/// what it counted as a table to stderr. A process that counted nothing leaves no file behind, unless it is the first one.
-pub(super) fn publish(template: &str, is_main: bool) {
+/// what it counted as a table to stderr. A process that counted nothing leaves no file behind, unless it is the first one, whose id is
+/// `first`.
+pub(super) fn publish(template: &str, first: u32) {
+    let is_main = first == std::process::id();
     if template == "-" {
         let process = process(&PAGE, &FAULTS, boot_time());
         if is_main || !process.did.is_empty() {
@@ -25,7 +27,7 @@ pub(super) fn publish(template: &str, is_main: bool) {
         }
         return;
     }
-    let name = counted::run_name().unwrap_or_else(|| format!("process {}", std::process::id()));
+    let name = counted::run_name().unwrap_or_else(|| format!("run of process {first}"));
     let own = process(&PAGE, &FAULTS, boot_time());
     // From here on another process may have the place of this one.
     counted::leave();
