@@ -131,7 +131,7 @@ END
 }
 if unshare -m true 2>/dev/null; then
     export -f alternative through fail say sum machine simulated
-    export ROOT LIBRARY system dir
+    export ROOT LIBRARY COMMAND system dir
     unshare -m bash -Eeuo pipefail -c "$(declare -p HARD HANG settings kept copied); alternative private"
 else
     alternative shared

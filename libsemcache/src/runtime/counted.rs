@@ -390,7 +390,8 @@ fn own_id() -> u32 {
 /// What the library's entry does in the child of a fork.
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
-/// The library has been preloaded into this process. Has `then` called in each child of a fork, when its counters are zero. It takes no lock and allocates nothing.
+/// The library has been preloaded into this process. Has `then` called in each child of a fork, when its counters are zero. It takes
+/// no lock and allocates nothing.
 pub fn in_child(then: fn()) {
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     let _ = IN_CHILD.set(then);
@@ -398,6 +399,10 @@ pub fn in_child(then: fn()) {
 
 /// In the child of a fork: it counts anew, from zero, and takes a place at its first call. System calls and stores only.
 pub(super) fn child() {
+    if is_secluded() {
+        // A system call might end it: it counts where its parent counts.
+        return;
+    }
     if SHARED.swap(false, Ordering::AcqRel) {
         // SAFETY: the structures have nothing but atomic integers and fill whole pages; what they hold is the parent's.
         let apart = unsafe { shared::zero_over(&PAGE).and_then(|()| shared::zero_over(&FAULTS)) };
@@ -510,6 +515,7 @@ pub fn begin() -> Option<String> {
 pub fn executes(begins: bool) {
     let number = FILE.load(Ordering::Acquire);
     if number < 0
+        || is_secluded()
         || OWNER.load(Ordering::Acquire) != std::process::id()
         || !descriptors::held(number)
     {

@@ -77,7 +77,11 @@ pub fn leave() {
     crate::trace::leave();
     // A child that shares its parent's memory (vfork) does not end the parent's counting; a signal handler may have interrupted
     // this thread in the runtime.
-    if counted::is_own() && !crate::host::interrupted() && !WRITTEN.swap(true, Ordering::Relaxed) {
+    if !is_secluded()
+        && counted::is_own()
+        && !crate::host::interrupted()
+        && !WRITTEN.swap(true, Ordering::Relaxed)
+    {
         let _blocked = SignalsBlocked::new();
         let _usual = Usual::new();
         publish_if_wanted();
