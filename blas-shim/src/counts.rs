@@ -7,26 +7,28 @@
 )]
 
 use core::ptr;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::symbols::Symbol;
 use crate::thread::{self, State};
 use semcache::base::counters::{OWNED, PAGE, Passed, WhyHost};
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
+/// Where the process counted when its sites were told last ([`join`](semcache::runtime::counted::join)).
+static TOLD: AtomicU32 = AtomicU32::new(0);
 
 /// Before a thread's first count, and before each count of a thread that has no counters of its own: the process counts where
 /// its launcher finds it, and the thread gets counters of its own as long as there are some.
-/// Returns whether the process has begun to count just now, so that its sites must be told.
+/// Returns whether the process has begun to count somewhere else, so that its sites must be told.
 #[cold]
 pub(crate) fn begin(thread: &State) -> bool {
-    let first = semcache::runtime::counted::join();
+    let generation = semcache::runtime::counted::join();
     // The number of taken counters stops at the limit, so that it cannot wrap.
     let index = TAKEN.fetch_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1));
     if let Ok(index) = index {
         thread.slot.set(ptr::from_ref(&PAGE.calls.passed()[index]));
     }
-    first
+    TOLD.swap(generation, Relaxed) != generation
 }
 
 /// In the child of a fork, whose counters are zero: its thread counts anew.

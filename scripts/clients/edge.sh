@@ -106,7 +106,6 @@ same() {
         fi
     done
     say "$name: as plain"
-    # A process that is killed or ends by _exit writes no report.
     [ ${#assertions[@]} = 0 ] || sum "$dir/reports/$name/auto" "${assertions[@]}"
 }
 

@@ -96,7 +96,7 @@ shares() {
     timeout "$HANG" mpirun -n "$ranks" env "${HARD[@]}" "${variables[@]}" "SEMCACHE_DEVICES=$list" "SEMCACHE_REPORT=$dir/reports/shares/%p.json" \
         "LD_PRELOAD=$LIBRARY" ./ranks >/dev/null 2>&1 </dev/null
     # Each report has the sum of its processes before the process.
-    found=$(sed -s '/"processes": \[/Q' reports/shares/*.json | grep -o '"sim[0-9]* (' | tr -dc '0-9\n' | sort -n | tr '\n' ' ')
+    found=$(awk 'FNR == 1 { sum = 1 } /"processes": \[/ { sum = 0 } sum' reports/shares/*.json | grep -o '"sim[0-9]* (' | tr -dc '0-9\n' | sort -n | tr '\n' ' ')
     [ "$found" = "$1 " ] || fail "$ranks ranks on $list: devices $found, expected $1"
 }
 if simulated && [ -z "${ONLY:-}" ]; then

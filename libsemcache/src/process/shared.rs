@@ -3,7 +3,9 @@
 #![expect(unsafe_code, reason = "maps memory over statics of this library")]
 
 use core::ffi::c_void;
+use core::ops::Range;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
@@ -142,6 +144,29 @@ pub unsafe fn map_over<T>(place: &'static T, file: impl AsFd, offset: usize) -> 
         )
     }
     .map(drop)
+}
+
+/// Copies what a static holds to a mapping, but for the bytes `without`, which are known to be zero: reading them would make their pages
+/// present in memory.
+///
+/// # Safety
+/// `T` has nothing but atomic integers of at most a word, and begins at a page.
+pub unsafe fn copy<T>(from: &'static T, to: &Mapped, without: Range<usize>) {
+    const WORD: usize = size_of::<AtomicU64>();
+    // SAFETY: by the caller's word all words are those of atomics; the mapping is as long, since `get` has checked that.
+    let (from, to) = unsafe {
+        let words = size_of::<T>() / WORD;
+        let to: &T = to.get();
+        let of = |at: &T| {
+            core::slice::from_raw_parts(core::ptr::from_ref(at).cast::<AtomicU64>(), words)
+        };
+        (of(from), of(to))
+    };
+    for (i, (from, to)) in from.iter().zip(to).enumerate() {
+        if !without.contains(&(i * WORD)) && from.load(Relaxed) != 0 {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+    }
 }
 
 /// Puts zeros of this process alone in the place of a static's memory. A system call only, so safe in the child of a fork.

@@ -21,7 +21,7 @@ use super::init::{environment, say};
 use super::ranks;
 use super::secluded::is_secluded;
 use crate::base::config;
-use crate::base::counters::{self, Identity, PAGE, Page, Quick};
+use crate::base::counters::{self, CallTable, Identity, PAGE, Page, Quick};
 use crate::process::shared::{self, Mapped};
 use crate::process::signals_blocked::SignalsBlocked;
 use crate::process::{descriptors, lives, own_file};
@@ -299,12 +299,20 @@ pub(super) fn is_shared() -> bool {
     SHARED.load(Ordering::Relaxed)
 }
 
-/// Before the first count: takes a place among the counters of the run, if the process belongs to one. Returns whether this is
-/// the first call that does so: what the counters were told before is to be told again.
-pub fn join() -> bool {
-    if STATE.load(Ordering::Acquire) == SETTLED {
-        return false;
+/// Grows when this process begins to count somewhere else: what the counters were told before is to be told again.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Before the first count: takes a place among the counters of the run, if the process belongs to one. Returns a number that has
+/// changed if the process has begun to count somewhere else.
+pub fn join() -> u32 {
+    if STATE.load(Ordering::Acquire) != SETTLED {
+        find_place();
     }
+    GENERATION.load(Ordering::Acquire)
+}
+
+#[cold]
+fn find_place() {
     // A signal handler of the program that makes a call would wait for the thread that it interrupted.
     let _blocked = SignalsBlocked::new();
     let mine = || {
@@ -313,8 +321,9 @@ pub fn join() -> bool {
     };
     if mine() {
         take_place();
+        GENERATION.fetch_add(1, Ordering::AcqRel);
         STATE.store(SETTLED, Ordering::Release);
-        return true;
+        return;
     }
     // Another thread takes the place, which takes some microseconds. In a child that was made past libc's `fork` there may be no
     // such thread: it counts where its parent counts.
@@ -324,7 +333,6 @@ pub fn join() -> bool {
         }
         rustix::thread::sched_yield();
     }
-    false
 }
 
 fn take_place() {
@@ -350,11 +358,13 @@ fn settle(run: &Run) -> Result<(), Errno> {
     let mapped = Mapped::new(&run.file, offset(place), size_of::<Place>())?;
     // SAFETY: the structure has nothing but atomic integers.
     let ours: &Place = unsafe { mapped.get() };
-    identify(&ours.page.identity, pid);
-    let before = PAGE.degraded.all();
+    let calls = offset_of!(Page, calls);
+    let calls = calls..calls + size_of::<CallTable>();
     // SAFETY: the structures have nothing but atomic integers and fill whole pages. No call has been counted, since each thread
-    // comes here before its first count; what does not work is copied.
+    // comes here before its first count; what was counted otherwise (requests of `semcache.h`, what does not work) is copied.
     unsafe {
+        shared::copy(&PAGE, &mapped, calls);
+        identify(&ours.page.identity, pid);
         shared::map_over(&PAGE, &run.file, offset(place))?;
         shared::map_over(
             &FAULTS,
@@ -362,9 +372,6 @@ fn settle(run: &Run) -> Result<(), Errno> {
             offset(place) + offset_of!(Place, faults),
         )?;
     }
-    before.into_iter().for_each(|what| {
-        PAGE.degraded.add(what);
-    });
     SHARED.store(true, Ordering::Release);
     Ok(())
 }
@@ -446,8 +453,13 @@ pub(super) fn end() {
 /// Leaves the place: what this process still counts is lost. Its counters are in the place until [`Run::visit`] frees it.
 pub(super) fn leave() {
     if SHARED.swap(false, Ordering::AcqRel) {
+        let lacks = PAGE.degraded.all();
         // SAFETY: as in `child`. If it fails, the last counts go to the place, whichever process has it.
         let _ = unsafe { shared::zero_over(&PAGE).and_then(|()| shared::zero_over(&FAULTS)) };
+        // So that nothing is told twice.
+        lacks.into_iter().for_each(|what| {
+            PAGE.degraded.add(what);
+        });
     }
 }
 

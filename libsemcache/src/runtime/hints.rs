@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::counted;
 use super::mode::{Mode, mode};
 use super::phase::{PHASES, Phase};
 use super::requests;
@@ -53,6 +54,7 @@ pub(super) fn enter() -> Result<Option<Entered>, Status> {
     if in_driver_scope() || host::interrupted() {
         return Err(Status::Busy);
     }
+    counted::join();
     host::runs_here();
     let blocked = SignalsBlocked::new();
     let cache = get().and_then(|runtime| runtime.cache);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use semcache_fault::arithmetic::Usual;
 
+use super::counted;
 use super::hints::{bring_up, enter};
 use super::init;
 use super::mode::{Mode, mode};
@@ -40,6 +41,7 @@ const TRIES: usize = 2;
 /// [`Status::Invalid`]: see [`Product::check`], [`Product::on_host`]; nothing was computed. [`Status::Lost`], [`Status::Failed`]: results
 /// could not be copied to pages that cannot be protected, or a device failed while it wrote Y.
 pub fn multiply(product: &Product) -> Result<(), Status> {
+    counted::join();
     let timed = Timed::begin(SPARSE);
     let done = multiplied(product);
     timed.end(Ran::Devices, None);
@@ -140,6 +142,7 @@ pub fn is_small(csr: &Csr) -> bool {
 
 /// Counts a product that a library of the host computes.
 pub fn passed_on() {
+    counted::join();
     COUNTERS.sparse_passed.add(1);
 }
 
@@ -149,6 +152,7 @@ pub fn passed_on() {
 /// # Errors
 /// [`Status::Lost`], [`Status::Failed`]: as [`multiply`].
 pub fn attempt(product: &Product, name: &str) -> Result<Tried, Status> {
+    counted::join();
     let timed = Timed::begin(SPARSE);
     let tried = attempted(product, name);
     timed.end(Ran::Devices, None);
