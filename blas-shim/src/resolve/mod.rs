@@ -44,6 +44,7 @@ use semcache::base::counters::PAGE;
 use semcache::host::loader;
 use semcache::process::crew;
 use semcache::process::loads::Loading;
+use semcache::runtime::is_secluded;
 
 use crate::core as runtime;
 use crate::counts;
@@ -137,6 +138,9 @@ pub(crate) fn bind_ahead() {
 /// Tells the counters in which file code lies, if objects were loaded since that was told last; `None`: whatever was told.
 pub(crate) fn tell_objects(objects: Option<&[Object]>) {
     static TOLD: AtomicU64 = AtomicU64::new(0);
+    if is_secluded() {
+        return;
+    }
     let (loaded, _) = loader::changes();
     if TOLD.swap(loaded, Ordering::Relaxed) == loaded && objects.is_some() {
         return;

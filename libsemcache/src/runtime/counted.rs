@@ -320,8 +320,10 @@ fn find_place() {
         change.is_ok()
     };
     if mine() {
-        take_place();
-        GENERATION.fetch_add(1, Ordering::AcqRel);
+        if !is_secluded() {
+            take_place();
+            GENERATION.fetch_add(1, Ordering::AcqRel);
+        }
         STATE.store(SETTLED, Ordering::Release);
         return;
     }
@@ -339,9 +341,6 @@ fn take_place() {
     let Some(described) = environment(config::COUNTERS) else {
         return;
     };
-    if is_secluded() {
-        return;
-    }
     let settled = Run::open(&described).and_then(|run| settle(&run));
     if let Err(error) = settled
         && environment(config::REPORT).is_none()

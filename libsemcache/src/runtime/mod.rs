@@ -35,6 +35,7 @@ pub use crate::host::runs_here;
 pub use mode::{Mode, mode};
 pub use panicked::caught;
 pub use retire::{retire, sandbox};
+pub use secluded::is_secluded;
 pub use started::{Runtime, get};
 pub use ungated::go_write_through;
 

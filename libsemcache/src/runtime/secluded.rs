@@ -7,6 +7,7 @@ pub(super) static SECLUDED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the process has restricted its system calls. All results were written back then, and the end of the process
 /// has nothing left to do.
-pub(super) fn is_secluded() -> bool {
+#[must_use]
+pub fn is_secluded() -> bool {
     SECLUDED.load(Ordering::Relaxed)
 }
