@@ -17,13 +17,13 @@ use semcache::base::counters::Passed;
 
 global_asm!(
     ".pushsection .tbss.semcache_blas_thread, \"awT\", @nobits",
-    ".balign 64",
+    ".balign 8",
     ".globl semcache_blas_thread",
     ".hidden semcache_blas_thread",
     ".type semcache_blas_thread, @object",
-    ".size semcache_blas_thread, 64",
+    ".size semcache_blas_thread, 32",
     "semcache_blas_thread:",
-    ".zero 64",
+    ".zero 32",
     ".popsection",
 );
 
@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub(crate) probing: Cell<usize>,
 }
 
-const _: () = assert!(size_of::<State>() <= 64);
+const _: () = assert!(size_of::<State>() <= 32 && align_of::<State>() <= 8);
 
 /// The largest distance on the stack from a running forwarded call down to a call that the host BLAS makes itself. BLAS
 /// wrappers call their kernels a few hundred bytes further down; the limit keeps the check from reading a stack that is
@@ -52,7 +52,7 @@ const REACH: usize = 64 << 10;
 #[inline(always)]
 pub(crate) fn state() -> &'static State {
     let address: *const State;
-    // SAFETY: reads the thread pointer and a constant offset; the block is zeroed, aligned and 64 bytes, a
+    // SAFETY: reads the thread pointer and a constant offset; the block is zeroed, aligned and 32 bytes, a
     // valid `State`, and lives as long as the thread that can use the reference (`State` is not `Sync`).
     unsafe {
         asm!(
