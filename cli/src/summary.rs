@@ -97,15 +97,14 @@ fn offloaded(report: &Report) -> String {
     }
     routines.sort_by_key(|(_, offloaded, _)| Reverse(*offloaded));
     let of = |(name, some, all): &(&str, u64, u64)| format!("{some} of {all} {name}");
-    let mut parts: Vec<String> = routines.iter().take(NAMED).map(of).collect();
+    let parts: Vec<String> = routines.iter().take(NAMED).map(of).collect();
+    let mut ran = format!("{} calls", parts.join(", "));
     let rest = &routines[routines.len().min(NAMED)..];
     if !rest.is_empty() {
         let some: u64 = rest.iter().map(|(_, some, _)| some).sum();
         let all: u64 = rest.iter().map(|(_, _, all)| all).sum();
-        parts.push(format!(
-            "{some} of {all} of {}",
-            counted(rest.len() as u64, "other routine")
-        ));
+        let routines = counted(rest.len() as u64, "other routine");
+        ran += &format!(" and {some} of {all} of {routines}");
     }
     let bytes = &counts.bytes;
     let against = match bytes.saved {
@@ -113,8 +112,7 @@ fn offloaded(report: &Report) -> String {
         amount => format!(", {}", saved(amount)),
     };
     format!(
-        "{} calls ran on devices; moved {}{against}; {}",
-        parts.join(", "),
+        "{ran} ran on devices; moved {}{against}; {}",
         human(bytes.h2d + bytes.d2h + bytes.mapped),
         counted(counts.faults.read + counts.faults.write, "page fault"),
     )
@@ -303,7 +301,7 @@ mod tests {
         let text = format!(r#"{{"calls":{{{}}}}}"#, calls.join(","));
         let line = line(&report(&[&text]));
         assert!(
-            line.contains("1 of 2 d, 1 of 2 of 1 other routine calls"),
+            line.contains("1 of 2 d calls and 1 of 2 of 1 other routine ran on devices"),
             "{line}"
         );
     }

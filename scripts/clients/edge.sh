@@ -476,7 +476,7 @@ status_of 0 "$COMMAND" run --off -- ./fixed
 cmp command.out fixed.plain
 status_of 0 env "${HARD[@]}" "$COMMAND" run --devices "$(machine 2)" --report run.json -- ./fixed
 cmp command.out fixed.plain
-lines 1 '^semcache: .*offloaded' command.stderr
+lines 1 '^semcache: .*ran on devices' command.stderr
 sum run.json offloaded cache.closes faults
 status_of 0 "$COMMAND" report run.json
 status_of 125 "$COMMAND" report /nonexistent

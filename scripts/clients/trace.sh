@@ -111,7 +111,7 @@ for end in exit _exit; do
     [ $status = 0 ] || fail "children, $end: status $status"
     [ "$(ls one.pftrace.* | wc -l)" = 3 ] || fail "children, $end: $(ls one.*)"
     for child in one.pftrace.*; do sums --part "$child" calls==50; done
-    [ $end != exit ] || for child in one.pftrace.*; do sums "$child" "one.json.${child##*.}"; done
+    [ $end != exit ] || for child in one.pftrace.*; do sums "$child" "one.json:${child##*.}"; done
     sums --part one.pftrace calls==100 untimed==0
 done
 for signal in 1 2 15 24; do

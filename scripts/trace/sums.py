@@ -104,8 +104,12 @@ def main(arguments):
     if sums["threadless"]:
         wrong.append(f"{sums['threadless']} faults without the thread that waited")
     if report:
+        # REPORT:PID is one process of the report.
+        report, _, pid = report.partition(":")
         with open(report) as file:
             report = json.load(file)
+        if pid:
+            report = next(process for process in report["processes"] if process["pid"] == int(pid))
         calls = report["calls"].values()
         told = {
             **{key: report["bytes"][key] for key in ("h2d", "d2h", "p2p")},
