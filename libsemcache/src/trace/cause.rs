@@ -25,6 +25,11 @@ impl Frame {
     fn is_ranged(self) -> bool {
         self.stack & 1 == 1
     }
+
+    /// Whether it lies above a frame that is alive, by an address in that.
+    fn is_above(self, stack: usize) -> bool {
+        self.stack & !1 > stack
+    }
 }
 
 const NONE: Frame = Frame { id: 0, stack: 0 };
@@ -66,7 +71,7 @@ fn end_until(len: usize) {
 /// address of a frame that is alive, since stacks grow downwards.
 fn end_left(stack: usize) {
     let frames = FRAMES.get();
-    let alive = |frame: &&Frame| frame.stack > stack;
+    let alive = |frame: &&Frame| frame.is_above(stack);
     let alive = frames.0[..frames.len()].iter().take_while(alive).count();
     end_until(alive);
 }
