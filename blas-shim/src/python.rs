@@ -35,6 +35,10 @@ struct Api {
 }
 
 /// The functions, if the process has a Python.
+#[expect(
+    clippy::missing_transmute_annotations,
+    reason = "the type is that of the field"
+)]
 fn api() -> Option<&'static Api> {
     static API: OnceLock<Option<Api>> = OnceLock::new();
     let found = || {
