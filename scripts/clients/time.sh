@@ -32,18 +32,21 @@ near() {
 import json, sys
 out, report, line, share, *keys = sys.argv[1:]
 said, core = (float(line.split()[1]) for line in open(out).readlines()[:2])
-# Small calls are timed by sampling, which hardly sees what other programs take of the cores.
-share = float(share) + (0.4 if keys == ["host_sampled_s"] and core < 0.97 else 0)
+# Small calls are timed by sampling, of which half a second has about fifty samples, and which hardly sees what other programs take of
+# the cores.
+share = float(share) + ((0.15 if core >= 0.97 else 0.4) if keys == ["host_sampled_s"] else 0)
 time = json.load(open(report))["time"]
 parts = [k for k in time if k.endswith("_s") and k not in ("blas_s", "wall_s", "plain_estimate_s", "faults_kernels_s", "faults_transfers_s")]
 total = sum(time[k] for k in parts)
 routines = sum(v for r in time["routines"].values() for k, v in r.items() if k in parts)
 print(f"{said:.3f} s, reported {time['blas_s']:.3f} s:", ", ".join(f"{k} {time[k]:.3f}" for k in parts if time[k] > 0.001))
 assert abs(total - time["blas_s"]) < 1e-6 and abs(routines + time["faults_s"] - total) < 1e-6, "the parts do not add up"
-assert time["blas_s"] <= time["wall_s"] * 1.01, "more than the program ran"
+sampled = time["host_sampled_s"]
+assert time["blas_s"] - sampled <= time["wall_s"] * 1.01, "more than the program ran"
 assert all(time[k] >= 0.1 * said for k in keys), f"too little of {keys}"
 assert open(line).read().splitlines()[-1].startswith("semcache: BLAS took "), "the closing line does not lead with it"
-sys.exit(0 if abs(time["blas_s"] / said - 1) <= share else 3)
+# A sample stands for calls whose times differ.
+sys.exit(0 if abs(time["blas_s"] / said - 1) <= share and time["blas_s"] <= time["wall_s"] * 1.05 else 3)
 EOF
             say "$name: $(cat told)"
             return 0
