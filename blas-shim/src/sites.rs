@@ -81,7 +81,8 @@ pub(crate) struct Binding {
     pub(crate) barred: Barred,
     /// Whether the stub may find calls small by their sizes.
     pub(crate) sizes: Sizes,
-    /// Offset of the routine's counter of small calls in the thread's counters.
+    /// Offset in the thread's counters of the counter to which the stubs add a small call: that of the call site's number, or of the
+    /// routine if it has none.
     pub(crate) counter_offset: u32,
     /// The number of the call site in the counters ([`Binding::number`]).
     pub(crate) numbered: u32,

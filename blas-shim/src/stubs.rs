@@ -1,9 +1,9 @@
 //! The exported BLAS symbols: one naked assembly stub for each.
 //!
-//! Control may leave the host BLAS by `longjmp` or an exception, so no stub leaves a frame on the stack while the host BLAS runs that
-//! would have to be cleaned up; only for a call that is timed there is a frame at all. `r10` and `r11` are the registers that a call may destroy and that carry no argument; all other registers
-//! arrive at the host BLAS's function with the caller's values, also `al` (the number of vector registers of an
-//! unprototyped call).
+//! Control may leave the host BLAS by `longjmp` or an exception. So while the host BLAS runs, no stub has a frame on the stack, but for
+//! a call that is timed, whose frame holds nothing that must be released. `r10` and `r11` are the registers that a call may destroy and
+//! that carry no argument; all other registers arrive at the host BLAS's function with the caller's values, also `al` (the number of
+//! vector registers of an unprototyped call).
 //!
 //! Every stub has unwind information, so that debuggers and unwinders find the caller from every instruction: the
 //! stub's loads of sizes may fault, and a thread with asynchronous cancellation may be unwound from anywhere.

@@ -10,7 +10,7 @@ use semcache::runtime::report::table::human;
 use crate::top::rates::{Look, Watch, faults, moved, on_host};
 use crate::top::words::{bytes_rate, duration, fit, rate};
 
-/// The time between two lines; the caller comes by about once a second, sometimes sooner.
+/// The time between two lines; the caller asks up to a hundred times a second.
 const ON_TERMINAL: Duration = Duration::from_millis(900);
 const IN_FILE: Duration = Duration::from_millis(9_900);
 

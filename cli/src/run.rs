@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -24,7 +24,7 @@ use crate::strict::{self, Demands, UNMET};
 use crate::ticks::Ticks;
 use crate::{library, summary};
 
-/// How often a run is looked after of which no call is timed.
+/// How often the command looks for places of ended processes, and how long it waits for the program at most where no call is timed.
 const A_WHILE: Duration = Duration::from_secs(1);
 
 /// The exit status of env(1) and timeout(1) when they themselves fail.
@@ -137,12 +137,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     let mut report = Report::new(counted.name());
     let mut progress = options.progress.then(Progress::new);
     let mut ticks = Ticks::new(&counted);
+    let mut freed = Instant::now();
     let end = spawn_and_wait(child, &mut || {
         if let Some(progress) = &mut progress {
             progress.tell(&counted);
         }
-        if counted.is_filling() {
+        // Each place that was ever taken is looked at for that.
+        if counted.is_filling() && freed.elapsed() >= A_WHILE {
             counted.add_ended(&mut report);
+            freed = Instant::now();
         }
         ticks.next()
     });

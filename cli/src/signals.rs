@@ -89,8 +89,8 @@ pub(crate) fn wait(child: Pid, each: &mut dyn FnMut() -> Duration) -> Result<End
     }
 }
 
-/// Waits for a signal of `set`, so long at most, and takes it; also returns whether a process sent the signal (and not the
-/// terminal).
+/// Waits until a signal of `set` is pending, for the time `pause` at most, and takes it from the pending signals. Returns the signal,
+/// and whether a process sent it (and not the terminal); no signal if the time has passed.
 fn take(set: &SigSet, pause: Duration) -> (Option<Signal>, bool) {
     // SAFETY: siginfo_t is plain data for which all zeroes is a valid value.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };

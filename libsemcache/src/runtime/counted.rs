@@ -147,7 +147,7 @@ impl Run {
         self.header().refused.load(Ordering::Relaxed)
     }
 
-    /// Whether more than a quarter of the places were taken that those of ended processes should be freed.
+    /// Whether more than a quarter of the places were ever taken: those of ended processes should be freed from then on.
     #[must_use]
     pub fn is_filling(&self) -> bool {
         self.header().used.load(Ordering::Acquire) as usize > PLACES / 4

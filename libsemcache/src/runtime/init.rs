@@ -26,9 +26,8 @@ const PANELS_OF_A_PIECE: usize = 32;
 /// The configuration, built by the first thread that needs it, or by several at once: no thread waits for another,
 /// since in the child of a fork the other thread does not exist.
 static CONFIG: OnceBox<Config> = OnceBox::new();
-/// 0 = not read yet, 1 = calls below the floor go straight to the host BLAS, 2 = they do not. The shim's stubs read
-/// this byte by its address.
-pub static FLOOR_HOLDS: AtomicU8 = AtomicU8::new(0);
+/// 0 = not read yet, 1 = calls below the floor go straight to the host BLAS, 2 = they do not.
+static FLOOR_HOLDS: AtomicU8 = AtomicU8::new(0);
 
 /// Writes one line to stderr with a system call, past the program's stdio buffers.
 pub(crate) fn say(line: &str) {

@@ -53,7 +53,7 @@ pub struct Page {
     pub matrices: MatrixTable,
     /// The files of its code.
     pub objects: ObjectTable,
-    /// What they take.
+    /// What its calls took, by routine.
     pub times: TimeTable,
 }
 

@@ -24,10 +24,8 @@ pub fn is_main(main_pid: Option<u32>, pid: u32) -> bool {
 /// itself, others append `.<pid>`.
 #[must_use]
 pub fn destination(template: &str, pid: u32, is_main: bool) -> PathBuf {
-    if template.contains("%p") {
-        template.replace("%p", &pid.to_string()).into()
-    } else if is_main {
-        template.into()
+    if is_main || template.contains("%p") {
+        path_of(template, pid)
     } else {
         format!("{template}.{pid}").into()
     }
@@ -64,11 +62,8 @@ pub fn merge(path: &Path, report: &Report) -> Result<(), Errno> {
 /// # Errors
 /// As [`merge`].
 pub fn try_out(path: &Path) -> Result<(), Errno> {
-    is_there(path)?;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let beside = PathBuf::from(beside);
-    drop(own_file::open(&beside, OFlags::CREATE | OFlags::EXCL)?);
+    let (beside, file) = new_beside(path, std::process::id())?;
+    drop(file);
     rustix::fs::unlinkat(CWD, &beside, AtFlags::empty())
 }
 
@@ -101,12 +96,8 @@ fn lock(path: &Path) -> Option<OwnedFd> {
     Some(folder)
 }
 
-/// Writes `bytes` to a new file beside `path`, readable by its owner only, and renames it to `path`. A
-/// target that exists and is no regular file (a device, a link) is refused; on failure nothing is left.
-///
-/// # Errors
-/// The system's, or `EEXIST` for such a target.
-pub fn write_file(path: &Path, bytes: &[u8], pid: u32) -> Result<(), Errno> {
+/// Makes a new file beside `path`, which is to be that of a regular file, or of none.
+fn new_beside(path: &Path, pid: u32) -> Result<(PathBuf, OwnedFd), Errno> {
     is_there(path)?;
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{pid}.tmp"));
@@ -120,6 +111,16 @@ pub fn write_file(path: &Path, bytes: &[u8], pid: u32) -> Result<(), Errno> {
         }
         other => other?,
     };
+    Ok((beside, file))
+}
+
+/// Writes `bytes` to a new file beside `path`, readable by its owner only, and renames it to `path`. A
+/// target that exists and is no regular file (a device, a link) is refused; on failure nothing is left.
+///
+/// # Errors
+/// The system's, or `EEXIST` for such a target.
+pub fn write_file(path: &Path, bytes: &[u8], pid: u32) -> Result<(), Errno> {
+    let (beside, file) = new_beside(path, pid)?;
     let done = write_all(&file, bytes).and_then(|()| {
         drop(file);
         rustix::fs::renameat(CWD, &beside, CWD, path)
