@@ -7,8 +7,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use semcache::base::counters::{
-    COUNTERS, Degraded, MAX_ROUTINES, PAGE, Values, WhyHost, degrade, host, offloaded, reset,
+    COUNTERS, Degraded, Kind, MAX_ROUTINES, PAGE, SPARSE, Values, WhyHost, degrade, host, offloaded,
 };
+use semcache::runtime::counted::forget as reset;
+use semcache_fault::latency::FAULTS;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -62,4 +64,44 @@ fn one_name_is_one_entry() {
     let why = [("never", 2), ("small", 1)].map(|(why, n)| (why.to_owned(), n));
     assert_eq!(all["ddot"].why_host, why.into());
     reset();
+}
+
+#[test]
+fn reset_forgets_everything() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    reset();
+    PAGE.quick.set(true);
+    PAGE.identity.pid.set(7);
+    PAGE.identity.command.set(b"a program");
+    PAGE.devices[63].name.set(b"a device");
+    PAGE.devices[63].h2d.add(1);
+    PAGE.sites.tell(3, 7, 0x1000);
+    let found = PAGE.sites.find(5, Kind::Load, 1, 2, &String::new);
+    PAGE.matrices.find(0x10_0000).expect("room").calls.add(2);
+    PAGE.objects
+        .tell([(0x1000, 0x2000, 0, &b"/a"[..])].into_iter());
+    PAGE.times.row(SPARSE).host.add(3);
+    PAGE.times.row(2).small.took(7);
+    PAGE.times.fault_kernels.add(1);
+    PAGE.calls.passed()[0].count(3, Some(3), WhyHost::Small);
+    FAULTS.record(5);
+    assert!(found.is_some() && PAGE.sites.all().count() == 2);
+    reset();
+    assert!(!PAGE.quick.is_on() && PAGE.identity.pid.get() == 0);
+    assert_eq!(PAGE.identity.command.get(), "");
+    let device = &PAGE.devices[63];
+    assert_eq!((device.name.get(), device.h2d.get()), (String::new(), 0));
+    assert_eq!(
+        (PAGE.sites.all().count(), PAGE.matrices.all().count()),
+        (0, 0)
+    );
+    assert_eq!(PAGE.objects.find(0x1000), None);
+    let rows = PAGE.times.rows();
+    assert!(
+        rows.iter()
+            .all(|row| row.host.get() == 0 && !row.small.is_open())
+    );
+    assert_eq!(PAGE.times.fault_kernels.get(), 0);
+    assert_eq!(PAGE.calls.small_at(3), 0);
+    assert_eq!((FAULTS.percentile(50.0), FAULTS.sum()), (None, 0));
 }

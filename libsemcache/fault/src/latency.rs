@@ -84,15 +84,6 @@ impl Histogram {
         }
         None
     }
-
-    /// Sets all numbers to zero.
-    pub fn reset(&self) {
-        for count in self.counts.iter().chain([&self.sum]) {
-            if count.load(Ordering::Relaxed) != 0 {
-                count.store(0, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 /// Threads whose faults are added up at the same time; those of others are not.
@@ -184,8 +175,8 @@ mod tests {
         faults.record(u64::MAX);
         assert!(percentile(0.0).unwrap() < 10);
         assert!(percentile(100.0).unwrap() > u64::MAX / 2);
-        faults.reset();
-        assert_eq!((percentile(50.0), faults.sum()), (None, 0));
+        let faults = Histogram::new();
+        assert_eq!((faults.percentile(50.0), faults.sum()), (None, 0));
         faults.record(5);
         faults.record(7);
         assert_eq!(faults.sum(), 12);

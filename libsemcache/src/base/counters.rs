@@ -17,7 +17,7 @@ pub use calls::{CallTable, Calls};
 pub use devices::OnDevice;
 pub use matrices::{Matrix, MatrixTable};
 pub use objects::ObjectTable;
-pub use page::{COUNTERS, Identity, PAGE, Page, degrade, host, moved, offloaded, on_device, reset};
+pub use page::{COUNTERS, Identity, PAGE, Page, degrade, host, moved, offloaded, on_device};
 pub use passed::{OWNED, PASSED, Passed};
 pub use reasons::{Degraded, DegradedSet, LeftOut, WhyHost};
 pub use sites::{Kind, NUMBERED, Site, SiteTable};

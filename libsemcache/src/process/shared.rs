@@ -152,19 +152,37 @@ pub unsafe fn map_over<T>(place: &'static T, file: impl AsFd, offset: usize) -> 
 /// # Safety
 /// `T` has nothing but atomic integers of at most a word, and begins at a page.
 pub unsafe fn copy<T>(from: &'static T, to: &Mapped, without: Range<usize>) {
-    const WORD: usize = size_of::<AtomicU64>();
-    // SAFETY: by the caller's word all words are those of atomics; the mapping is as long, since `get` has checked that.
-    let (from, to) = unsafe {
-        let words = size_of::<T>() / WORD;
-        let to: &T = to.get();
-        let of = |at: &T| {
-            core::slice::from_raw_parts(core::ptr::from_ref(at).cast::<AtomicU64>(), words)
-        };
-        (of(from), of(to))
-    };
+    // SAFETY: by the caller's word; the mapping is as long, since `get` checks that.
+    let (from, to) = unsafe { (words(from), words(to.get::<T>())) };
     for (i, (from, to)) in from.iter().zip(to).enumerate() {
         if !without.contains(&(i * WORD)) && from.load(Relaxed) != 0 {
             to.store(from.load(Relaxed), Relaxed);
+        }
+    }
+}
+
+const WORD: usize = size_of::<AtomicU64>();
+
+/// A structure as words.
+///
+/// # Safety
+/// `T` has nothing but atomic integers of at most a word, and is aligned to words.
+unsafe fn words<T>(of: &T) -> &[AtomicU64] {
+    let words = core::ptr::from_ref(of).cast();
+    // SAFETY: by the caller's word these are atomics, which may be changed through a shared reference.
+    unsafe { core::slice::from_raw_parts(words, size_of::<T>() / WORD) }
+}
+
+/// Sets a static to zero. Stores to memory only.
+///
+/// # Safety
+/// `T` has nothing but atomic integers of at most a word, and is aligned to words.
+pub unsafe fn zero<T>(place: &'static T) {
+    // SAFETY: by the caller's word.
+    for word in unsafe { words(place) } {
+        // A store would make every page present in memory.
+        if word.load(Relaxed) != 0 {
+            word.store(0, Relaxed);
         }
     }
 }

@@ -21,7 +21,7 @@ use super::init::{environment, say};
 use super::ranks;
 use super::secluded::is_secluded;
 use crate::base::config;
-use crate::base::counters::{self, CallTable, Identity, PAGE, Page, Quick};
+use crate::base::counters::{CallTable, Identity, PAGE, Page, Quick};
 use crate::process::shared::{self, Mapped};
 use crate::process::signals_blocked::SignalsBlocked;
 use crate::process::{descriptors, lives, own_file};
@@ -410,21 +410,37 @@ pub(super) fn child() {
         return;
     }
     if SHARED.swap(false, Ordering::AcqRel) {
-        // SAFETY: the structures have nothing but atomic integers and fill whole pages; what they hold is the parent's.
-        let apart = unsafe { shared::zero_over(&PAGE).and_then(|()| shared::zero_over(&FAULTS)) };
-        if apart.is_err() {
+        if part().is_err() {
             // The child goes on counting where its parent counts: nothing is lost.
             SHARED.store(true, Ordering::Release);
             return;
         }
-    } else {
-        counters::reset();
-        FAULTS.reset();
+    } else if STATE.load(Ordering::Acquire) == APART {
+        // The parent has counted nothing; what does not work in it is known all the same.
+        // SAFETY: the structure is an atomic integer.
+        unsafe { shared::zero(&PAGE.degraded) };
+    } else if part().is_err() {
+        forget();
     }
     STATE.store(APART, Ordering::Release);
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     if let Some(then) = IN_CHILD.get() {
         then();
+    }
+}
+
+/// Puts zeros of this process's own in the place of its counters. A few system calls, however much was counted.
+fn part() -> Result<(), Errno> {
+    // SAFETY: the structures have nothing but atomic integers and fill whole pages; what they hold is not wanted here any more.
+    unsafe { shared::zero_over(&PAGE).and_then(|()| shared::zero_over(&FAULTS)) }
+}
+
+/// Sets all counters of this process to zero.
+pub fn forget() {
+    // SAFETY: the structures have nothing but atomic integers, and begin at a page.
+    unsafe {
+        shared::zero(&PAGE);
+        shared::zero(&FAULTS);
     }
 }
 
@@ -453,8 +469,8 @@ pub(super) fn end() {
 pub(super) fn leave() {
     if SHARED.swap(false, Ordering::AcqRel) {
         let lacks = PAGE.degraded.all();
-        // SAFETY: as in `child`. If it fails, the last counts go to the place, whichever process has it.
-        let _ = unsafe { shared::zero_over(&PAGE).and_then(|()| shared::zero_over(&FAULTS)) };
+        // If it fails, the last counts go to the place, whichever process has it.
+        let _ = part();
         // So that nothing is told twice.
         lacks.into_iter().for_each(|what| {
             PAGE.degraded.add(what);

@@ -137,17 +137,6 @@ impl CallTable {
     pub fn small_at(&self, site: usize) -> u64 {
         self.passed.iter().map(|p| p.small(site)).sum()
     }
-
-    pub(super) fn reset(&self) {
-        let all = self.host.iter().flat_map(|s| s.host.iter().flatten());
-        let passed = self.passed.iter().flat_map(Passed::all);
-        for n in all.chain(&self.offloaded).chain(passed) {
-            // A store would make every page of the table present in memory.
-            if n.load(Relaxed) != 0 {
-                n.store(0, Relaxed);
-            }
-        }
-    }
 }
 
 /// The shard of the calling thread, which mostly differs between threads: a hash of the address of its stack, whose

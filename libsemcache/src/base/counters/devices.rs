@@ -106,39 +106,6 @@ impl OnDevice {
             .map(|(why, n)| (why.name().to_owned(), n.get()))
             .collect()
     }
-
-    pub(super) fn reset(&self) {
-        let OnDevice {
-            name,
-            kind,
-            memory,
-            calls,
-            tasks,
-            h2d,
-            d2h,
-            p2p,
-            sampled_work,
-            sampled_ns,
-            in_virtual_time,
-            left_out,
-        } = self;
-        name.reset();
-        kind.reset();
-        let all = [
-            memory,
-            calls,
-            tasks,
-            h2d,
-            d2h,
-            p2p,
-            sampled_work,
-            sampled_ns,
-        ];
-        let all = all.into_iter().chain(in_virtual_time.all());
-        for n in all.chain(left_out) {
-            n.reset();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -65,49 +65,6 @@ impl Matrix {
             store_site: Counter::new(),
         }
     }
-
-    fn reset(&self) {
-        let Matrix {
-            start,
-            bytes,
-            rows,
-            cols,
-            site,
-            name,
-            calls,
-            h2d,
-            d2h,
-            edges,
-            loads,
-            stores,
-            false_sharing,
-            ns,
-            load_site,
-            store_site,
-        } = self;
-        if start.load(Relaxed) != 0 {
-            start.store(0, Relaxed);
-        }
-        name.reset();
-        let all = [
-            bytes,
-            rows,
-            cols,
-            site,
-            calls,
-            h2d,
-            d2h,
-            edges,
-            edges,
-            loads,
-            stores,
-            false_sharing,
-            ns,
-            load_site,
-            store_site,
-        ];
-        all.into_iter().for_each(Counter::reset);
-    }
 }
 
 /// The matrices of a process.
@@ -161,11 +118,6 @@ impl MatrixTable {
         let all = self.matrices.iter().map(|m| (m.start.load(Relaxed), m));
         all.filter(|(start, _)| *start != 0)
     }
-
-    pub(super) fn reset(&self) {
-        self.matrices.iter().for_each(Matrix::reset);
-        self.left_out.reset();
-    }
 }
 
 #[cfg(test)]
@@ -182,7 +134,5 @@ mod tests {
         assert!(table.known(0x10_0000).is_some() && table.known(0x20_0000).is_none());
         let found = (1..2000).filter(|i| table.find(i << 20).is_some()).count() as u64;
         assert!((400..=512).contains(&found) && table.left_out.get() == 1999 - found);
-        table.reset();
-        assert_eq!(table.all().count(), 0);
     }
 }

@@ -72,15 +72,6 @@ impl ObjectTable {
         let object = objects.find(|o| (o.start.get()..o.end.get()).contains(&address))?;
         Some((object.path.get(), address.wrapping_sub(object.bias.get())))
     }
-
-    pub(super) fn reset(&self) {
-        for object in &self.objects {
-            let all = [&object.start, &object.end, &object.bias, &object.of_c];
-            all.into_iter().for_each(Counter::reset);
-            object.path.reset();
-        }
-        self.used.reset();
-    }
 }
 
 #[cfg(test)]

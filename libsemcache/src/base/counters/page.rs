@@ -57,45 +57,6 @@ pub struct Page {
     pub times: TimeTable,
 }
 
-impl Page {
-    /// Sets everything to zero. Only stores to memory, so safe in the child of a fork.
-    fn reset(&self) {
-        let Page {
-            quick,
-            identity:
-                Identity {
-                    pid,
-                    parent,
-                    begun_ns,
-                    ended_ns,
-                    rank,
-                    command,
-                },
-            degraded,
-            counters,
-            devices,
-            calls,
-            sites,
-            matrices,
-            objects,
-            times,
-        } = self;
-        quick.set(false);
-        for n in [pid, parent, begun_ns, ended_ns, rank] {
-            n.reset();
-        }
-        command.reset();
-        degraded.reset();
-        counters.reset();
-        devices.iter().for_each(OnDevice::reset);
-        calls.reset();
-        sites.reset();
-        matrices.reset();
-        objects.reset();
-        times.reset();
-    }
-}
-
 /// The counters of this process.
 pub static PAGE: Page = Page {
     quick: Quick::new(),
@@ -158,9 +119,4 @@ pub fn on_device(device: DeviceId) -> &'static OnDevice {
 /// Marks a feature as degraded. Returns whether this is the first time, so that the caller logs it only once.
 pub fn degrade(what: Degraded) -> bool {
     PAGE.degraded.add(what)
-}
-
-/// Sets all counters to zero: a forked child reports its own calls only. Only stores to memory, so safe in the child.
-pub fn reset() {
-    PAGE.reset();
 }

@@ -86,10 +86,6 @@ impl Passed {
         }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &AtomicU64> {
-        self.by_routine.iter().flatten().chain(&self.small)
-    }
-
     /// The offset in bytes of the counter of small calls, to which assembly adds: of a routine, or of a site that has a number.
     #[must_use]
     pub const fn small_offset(routine: usize, site: Option<usize>) -> usize {

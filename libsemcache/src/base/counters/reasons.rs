@@ -236,8 +236,4 @@ impl DegradedSet {
         let all = Degraded::ALL.iter().copied();
         all.filter(|d| marked >> (*d as u8) & 1 == 1).collect()
     }
-
-    pub(super) fn reset(&self) {
-        self.0.store(0, Relaxed);
-    }
 }

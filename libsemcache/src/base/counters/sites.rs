@@ -112,39 +112,6 @@ impl Site {
         self.address.set(address as u64);
         self.caller.set(caller as u64);
     }
-
-    fn reset(&self) {
-        let Site {
-            key,
-            kind,
-            address,
-            caller,
-            label,
-            offloaded,
-            host,
-            h2d,
-            d2h,
-            faults,
-            false_sharing,
-            ns,
-        } = self;
-        if key.load(Relaxed) != 0 {
-            key.store(0, Relaxed);
-        }
-        let all = [
-            kind,
-            address,
-            caller,
-            offloaded,
-            h2d,
-            d2h,
-            faults,
-            false_sharing,
-            ns,
-        ];
-        all.into_iter().chain(host).for_each(Counter::reset);
-        label.reset();
-    }
 }
 
 /// The sites of a process.
@@ -222,12 +189,6 @@ impl SiteTable {
         let sites = self.sites.iter().enumerate();
         sites.filter_map(|(i, site)| Some((i, site, site.kind()?)))
     }
-
-    pub(super) fn reset(&self) {
-        self.sites.iter().for_each(Site::reset);
-        self.numbered.reset();
-        self.left_out.reset();
-    }
 }
 
 /// A key for [`SiteTable::find`].
@@ -293,8 +254,6 @@ mod tests {
         assert!(
             kinds.contains(&Kind::Call(7)) && kinds.contains(&Kind::Call(5)) && kinds.len() == 3
         );
-        table.reset();
-        assert_eq!(table.all().count(), 0);
     }
 
     #[test]

@@ -33,13 +33,6 @@ impl Counter {
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
-
-    pub(super) fn reset(&self) {
-        // A store would make the counter's page present in memory.
-        if self.get() != 0 {
-            self.0.store(0, Relaxed);
-        }
-    }
 }
 
 /// A number of the report.
@@ -113,12 +106,6 @@ macro_rules! counters {
                 $($(values.$group.$name = self.$group.$name.get();)*)*
                 $(values.$top = self.$top.get();)*
                 values
-            }
-
-            /// Sets all counts to zero.
-            pub(super) fn reset(&self) {
-                $($(self.$group.$name.reset();)*)*
-                $(self.$top.reset();)*
             }
         }
 

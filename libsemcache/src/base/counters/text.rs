@@ -32,15 +32,6 @@ impl<const N: usize> Text<N> {
         let bytes: Vec<u8> = words.flatten().take_while(|b| *b != 0).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
-
-    pub(super) fn reset(&self) {
-        for word in &self.0 {
-            // A store would make the page present in memory.
-            if word.load(Relaxed) != 0 {
-                word.store(0, Relaxed);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -62,7 +53,5 @@ mod tests {
         }
         text.set(b"\xff1");
         assert_eq!(text.get(), "\u{fffd}1");
-        text.reset();
-        assert_eq!(text.get(), "");
     }
 }

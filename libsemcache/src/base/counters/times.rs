@@ -118,18 +118,6 @@ impl SmallTimes {
         let known = timed > 0 && rest <= told;
         known.then(|| self.estimate.get() + mean_of(self.timed_ns.get(), timed, rest))
     }
-
-    fn all(&self) -> [&Counter; 6] {
-        let SmallTimes {
-            estimate,
-            told,
-            timed,
-            timed_ns,
-            window,
-            window_ns,
-        } = self;
-        [estimate, told, timed, timed_ns, window, window_ns]
-    }
 }
 
 /// `calls` times the mean of `timed` calls that took `ns`.
@@ -154,37 +142,6 @@ impl RoutineTimes {
             host_predicted: Counter::new(),
             small: SmallTimes::new(),
         }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Counter> {
-        let RoutineTimes {
-            deciding,
-            kernels,
-            transfers,
-            turn,
-            page_lock,
-            starting,
-            host,
-            plain,
-            plain_predicted,
-            host_measured,
-            host_predicted,
-            small,
-        } = self;
-        let of_calls = [
-            deciding,
-            kernels,
-            transfers,
-            turn,
-            page_lock,
-            starting,
-            host,
-            plain,
-            plain_predicted,
-            host_measured,
-            host_predicted,
-        ];
-        of_calls.into_iter().chain(small.all())
     }
 }
 
@@ -217,18 +174,6 @@ impl TimeTable {
     #[must_use]
     pub fn rows(&self) -> &[RoutineTimes] {
         &self.rows
-    }
-
-    pub(super) fn reset(&self) {
-        let TimeTable {
-            rows,
-            fault_kernels,
-            fault_transfers,
-        } = self;
-        let all = rows.iter().flat_map(RoutineTimes::all);
-        for n in all.chain([fault_kernels, fault_transfers]) {
-            n.reset();
-        }
     }
 }
 
@@ -288,11 +233,5 @@ mod tests {
         let table = Box::new(TimeTable::NEW);
         table.row(usize::MAX).host.add(3);
         assert_eq!(table.row(SPARSE).host.get(), 3);
-        table.row(2).small.took(7);
-        table.fault_kernels.add(1);
-        table.reset();
-        let all = table.rows().iter().flat_map(RoutineTimes::all);
-        assert_eq!(all.map(Counter::get).sum::<u64>(), 0);
-        assert_eq!(table.fault_kernels.get(), 0);
     }
 }
