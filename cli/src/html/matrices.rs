@@ -1,7 +1,6 @@
 //! The blocks of host memory that calls on devices had operands in, and what happens to each.
 
 use maud::{Markup, html};
-use semcache::runtime::report::places::Place;
 use semcache::runtime::report::table::human;
 
 use super::given::Given;
@@ -18,9 +17,7 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
     let more = matrices.len().saturating_sub(SHOWN);
     let mut rows: Vec<Markup> = Vec::new();
     for matrix in matrices.iter().take(SHOWN) {
-        let mut at = |place: &Option<Place>| place.as_ref().map(|place| lines.of(place, false));
-        let (load, store) = (at(&matrix.load), at(&matrix.store));
-        let first = lines.of(&matrix.first, true);
+        let (first, told) = advice::told(matrix, &mut lines);
         rows.push(html! {
             tr {
                 td.text {
@@ -31,7 +28,7 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
                 td.n { (count(matrix.calls)) }
                 td.n { (human(matrix.h2d.saturating_add(matrix.d2h))) }
                 td.n { (count(matrix.loads.saturating_add(matrix.stores))) }
-                td.text { (advice::matrix(matrix, load.as_deref(), store.as_deref())) }
+                td.text { (told) }
             }
         });
     }

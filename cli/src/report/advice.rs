@@ -1,8 +1,10 @@
 //! Why something was not faster, and what to do about it, in a sentence.
 
 use semcache::base::counters::WhyHost;
-use semcache::runtime::report::places::{Matrix, Site};
+use semcache::runtime::report::places::{Matrix, Place, Site};
 use semcache::runtime::report::table::human;
+
+use super::lines::Lines;
 
 /// Bytes that a call on devices may move without a word about it.
 const FEW: u64 = 1 << 20;
@@ -40,8 +42,16 @@ fn access(site: &Site) -> String {
     }
 }
 
+/// Where the first call with a matrix was made, and what is to be said of it.
+pub(crate) fn told(of: &Matrix, lines: &mut Lines) -> (String, String) {
+    let mut at = |place: &Option<Place>| place.as_ref().map(|place| lines.of(place, false));
+    let (load, store) = (at(&of.load), at(&of.store));
+    let said = matrix(of, load.as_deref(), store.as_deref());
+    (lines.of(&of.first, true), said)
+}
+
 /// What is to be said of a matrix. `load` and `store` say where the CPU last read and changed it.
-pub(crate) fn matrix(matrix: &Matrix, load: Option<&str>, store: Option<&str>) -> String {
+fn matrix(matrix: &Matrix, load: Option<&str>, store: Option<&str>) -> String {
     let faults = matrix.loads + matrix.stores;
     let at = |place: Option<&str>| {
         place

@@ -5,7 +5,6 @@ use core::cmp::Reverse;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use semcache::base::counters::WhyHost;
-use semcache::runtime::report::places::Place;
 use semcache::runtime::report::table::human;
 use semcache::runtime::report::{Process, Report};
 
@@ -136,9 +135,7 @@ pub(super) fn matrix(report: &Report) -> String {
     let mut lines = Lines::default();
     let mut rows: Vec<[String; 7]> = Vec::new();
     for matrix in &report.sum.matrices {
-        let mut at = |place: &Option<Place>| place.as_ref().map(|place| lines.of(place, false));
-        let (load, store) = (at(&matrix.load), at(&matrix.store));
-        let first = lines.of(&matrix.first, true);
+        let (first, told) = advice::told(matrix, &mut lines);
         let name = match matrix.name.as_str() {
             "" => format!("{} at {first}", matrix.first_does),
             name => name.escape_debug().to_string(),
@@ -150,7 +147,7 @@ pub(super) fn matrix(report: &Report) -> String {
             matrix.calls.to_string(),
             human(matrix.h2d + matrix.d2h),
             (matrix.loads + matrix.stores).to_string(),
-            advice::matrix(matrix, load.as_deref(), store.as_deref()),
+            told,
         ]);
     }
     table(
