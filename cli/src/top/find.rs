@@ -186,8 +186,12 @@ pub(super) fn only() -> Runs {
     }
 }
 
+/// A line of the list: of the folder that the command's program lies in nothing, so that its options and the program fit.
 fn listed(found: &Found, members: &[Process]) -> String {
-    let command = fit(&plain(&found.command), LONGEST);
+    let words = &found.command;
+    let program = words.find(' ').unwrap_or(words.len());
+    let name = words[..program].rfind('/').map_or(0, |slash| slash + 1);
+    let command = fit(&plain(&words[name..]), LONGEST);
     format!(
         "{:>8}  {}  {} processes  {command}",
         found.maker,
