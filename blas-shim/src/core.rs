@@ -4,7 +4,7 @@ pub(crate) use semcache::base::counters::Degraded;
 pub(crate) use semcache::runtime::io::{Buffer, IoGuards, open_all, open_everything};
 pub(crate) use semcache::runtime::start::spares_cores;
 pub(crate) use semcache::runtime::{
-    Facts, any_protected, caught, go_write_through, has_floor, is_kept, is_restricted, retire,
+    Facts, any_protected, any_restricted, caught, go_write_through, has_floor, is_kept, retire,
     runs_here, sandbox,
 };
 #[cfg(not(feature = "builtin-blas"))]

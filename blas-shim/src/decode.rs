@@ -44,7 +44,7 @@ pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol) -> bool {
         2 => 11,
         _ => 13,
     };
-    (0..words).any(|position| crate::core::is_restricted(frame.word(position) as usize))
+    crate::core::any_restricted((0..words).map(|position| frame.word(position) as usize))
 }
 
 /// The most words of a call's arguments that lie on the stack; up to three more than there are. A function that is called with more

@@ -27,6 +27,7 @@ use crate::hooks::real::with_errno_kept;
 use crate::python;
 use crate::resolve;
 use crate::sites::{self, Barred, Binding, Returns};
+use crate::stubs;
 use crate::substitute::{HostGemm, is_made_of_gemm};
 use crate::symbols::{COUNT, SYMBOLS, Symbol};
 use crate::thread::{self, State};
@@ -49,7 +50,8 @@ pub(crate) unsafe extern "C-unwind" fn enter(frame: *mut Frame, index: u32) -> *
 
 fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     frame.jump();
-    let index = index as usize % COUNT;
+    let known_small = index & stubs::SMALL != 0;
+    let index = (index & !stubs::SMALL) as usize % COUNT;
     let site = frame.site();
     let symbol = &SYMBOLS[index];
     let thread = thread::state();
@@ -68,7 +70,8 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
         }
         let hidden = binding.returns == Returns::Hidden;
         // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
-        let small = unsafe { decode::is_small(frame, symbol, binding.width, hidden) }
+        let small = (known_small
+            || unsafe { decode::is_small(frame, symbol, binding.width, hidden) })
             && !binding.target.is_null()
             && runtime::has_floor();
         if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol)) {

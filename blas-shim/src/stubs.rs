@@ -123,10 +123,13 @@ trait Judge {
     extern "C" fn judge();
 }
 
+/// In the number of a symbol that [`enter`](crate::entry::enter) is called with: the sizes of this call are small.
+pub(crate) const SMALL: u32 = 1 << 31;
+
 /// The common case, which takes a few nanoseconds: a small call, no page protected in the process, the host BLAS's
 /// function known. `r11` is the binding of the call site. The code counts the call, stores it as the thread's last
-/// forwarded call, and jumps to the host BLAS; every other call goes to [`enter_common`]. The code uses `r10`, `rax`
-/// and the red zone.
+/// forwarded call, and jumps to the host BLAS; every other call goes to [`enter_common`], with the bit [`SMALL`] in the
+/// symbol's number if its sizes have been found small. The code uses `r10`, `rax` and the red zone.
 ///
 /// `$narrow` and `$wide` multiply the sizes, of 32 and 64 bits, into `r10`, and jump to `4f` on overflow or if an
 /// argument cannot be an address.
@@ -146,13 +149,13 @@ macro_rules! small_or_enter {
                     "cmp r10, {floor}",
                     "jge 4f",
                     "cmp byte ptr [rip + {page} + {quick}], 1",
-                    "jne 4f",
+                    "jne 7f",
                     "cmp qword ptr [rip + {protected}], 0",
-                    "jne 4f",
+                    "jne 7f",
                     "mov r10, qword ptr [rip + semcache_blas_thread@GOTTPOFF]",
                     "mov rax, fs:[r10 + {slot}]",
                     "test rax, rax",
-                    "jz 4f",
+                    "jz 7f",
                     "mov [rsp - 16], rcx",
                     "mov ecx, [r11 + {counter}]",
                     "inc qword ptr [rax + rcx]",
@@ -169,7 +172,13 @@ macro_rules! small_or_enter {
                     "mov rax, [rsp - 8]",
                     "mov r11d, [r11 + 16]",
                     "jmp {enter}",
+                    "7:",
+                    "mov rax, [rsp - 8]",
+                    "mov r11d, [r11 + 16]",
+                    "or r11d, {small}",
+                    "jmp {enter}",
                     ".cfi_endproc",
+                    small = const SMALL,
                     sizes = const offset_of!(Binding, sizes),
                     wide = const Sizes::Wide as u8,
                     floor = const $floor,

@@ -5,7 +5,7 @@
  *   overhead beside               the same while a device, if there is one, has a result of 600 x 600
  *   overhead spawn LIBRARY        median ms of /bin/true: plain, with LIBRARY preloaded, difference
  *   overhead realloc              s for growing a block to 1 GiB by 1 MiB, touching the new part each time
- *   overhead sparse               resident KiB after touching one page of 64 of a 1 GiB malloc
+ *   overhead sparse               resident KiB after touching one page of 64 of a 1 GiB calloc
  *   overhead malloc [handler]     median ns of malloc and free of 1, 2 and 16 MiB; with a handler of the program's installed
  *   overhead read                 s for reading a 1 GiB result front to back, for copying 1 GiB through
  *                                 /proc/self/mem, and for reading it once more */
@@ -148,7 +148,8 @@ static long resident(void)
 static int measure_sparse(void)
 {
     const size_t size = 1 << 30, page = sysconf(_SC_PAGESIZE);
-    volatile char *block = malloc(size);
+    // Zeroed: a plain malloc of this size gets huge pages.
+    volatile char *block = calloc(size, 1);
     if (!block)
         die("out of memory");
     for (size_t i = 0; i < size; i += 64 * page)

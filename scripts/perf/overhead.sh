@@ -52,7 +52,7 @@ for handler in none handler; do
 done
 
 plain=$(./overhead sparse) ours=$(LD_PRELOAD=$LIBRARY ./overhead sparse)
-within "sparse 1 GiB malloc ($plain KiB resident plain, $ours)" "$(ratio "$ours" "$plain")" 1.1 x
+within "sparse 1 GiB calloc ($plain KiB resident plain, $ours)" "$(ratio "$ours" "$plain")" 1.1 x
 
 status='import re; s = open("/proc/self/status").read(); print(*(re.search(k + r":\s*(\d+)", s)[1] for k in ("Threads", "VmRSS")))'
 for i in 1 2 3; do

@@ -14,6 +14,7 @@
 //! Readers may run on any thread at any time. Callers serialise writers of *overlapping* ranges.
 
 use crate::page::{Access, PageByte};
+use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use rustix::io::Errno;
@@ -28,6 +29,9 @@ static ROOT: [AtomicPtr<PageByte>; LEAVES] = [const { AtomicPtr::new(ptr::null_m
 /// log2 of the page size; 0 until the first use outside a handler.
 static PAGE_SHIFT: AtomicU32 = AtomicU32::new(0);
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
+/// The first GiB that has a leaf, and the first behind the last one.
+static FIRST: AtomicUsize = AtomicUsize::new(LEAVES);
+static BEHIND: AtomicUsize = AtomicUsize::new(0);
 
 /// The size of a page in bytes. The first call asks the system and must not come from a signal handler.
 #[must_use]
@@ -62,6 +66,17 @@ pub fn get(addr: usize) -> Option<Access> {
     // SAFETY: a non-null entry of ROOT is a leaf of LEAF_SPAN >> shift bytes that is never unmapped, and
     // the index is smaller than that.
     unsafe { &*leaf.add((addr % LEAF_SPAN) >> shift) }.get()
+}
+
+/// The addresses from the first to the last GiB of which any page was ever tracked: [`get`] is `None` for all others.
+#[must_use]
+#[inline]
+pub fn extent() -> Range<usize> {
+    let (first, behind) = (
+        FIRST.load(Ordering::Relaxed),
+        BEHIND.load(Ordering::Relaxed),
+    );
+    first << LEAF_BITS..behind << LEAF_BITS
 }
 
 /// Sets what is known of the pages of `[start, start + len)`; `None` means untracked.
@@ -266,6 +281,9 @@ fn leaf(gib: usize, map: bool) -> Result<Option<*const PageByte>, Errno> {
         )
     }?
     .cast::<PageByte>();
+    // Before the leaf can be found.
+    FIRST.fetch_min(gib, Ordering::Relaxed);
+    BEHIND.fetch_max(gib + 1, Ordering::Relaxed);
     match entry.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Ok(Some(fresh)),
         Err(winner) => {
@@ -316,6 +334,7 @@ mod tests {
         let (at, page) = (corner(0), page_size());
         assert_eq!(get(at), None);
         set(at + page, page, Some(Access::None)).unwrap();
+        assert!(extent().contains(&at) && !extent().contains(&0));
         assert_eq!(get(at + page - 1), None);
         assert_eq!(get(at + page), Some(Access::None));
         assert_eq!(get(at + 2 * page - 1), Some(Access::None));

@@ -443,12 +443,19 @@ pub fn is_kept(call: &Call) -> bool {
     any_protected() && call.accesses().any(kept)
 }
 
-/// Whether the page at an operand's first address is inaccessible or read-only because devices use it: two look-ups in
-/// a table.
+/// Whether the page at one of these addresses, or the page behind it, is inaccessible or read-only because devices use it. Words that
+/// are no addresses, or lie far from all pages that devices ever used, are told by two comparisons, the others by two look-ups in a table.
 #[must_use]
 #[inline]
-pub fn is_restricted(addr: usize) -> bool {
-    protect::begins(protect::restricted, addr)
+pub fn any_restricted(addresses: impl Iterator<Item = usize>) -> bool {
+    let (extent, page) = (
+        semcache_fault::pages::extent(),
+        semcache_fault::pages::page_size(),
+    );
+    // The page behind an address may be the first of them.
+    let near = extent.start.saturating_sub(page)..extent.end;
+    let mut near = addresses.filter(|addr| near.contains(addr));
+    near.any(|addr| protect::begins(protect::restricted, addr))
 }
 
 /// Reads the first and last byte of every operand, except in inaccessible pages, which are known to be mapped: a bad
