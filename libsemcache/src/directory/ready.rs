@@ -52,7 +52,18 @@ impl Allocation {
         let rest = self.stale.missing(rect);
         let settled = rest.iter().all(|part| written_back.contains(part))
             && open.iter().all(|part| surely(&holder.valid, part));
-        (alone && settled).then_some(open)
+        (alone && settled && self.has_room_for(rect, &open)).then_some(open)
+    }
+
+    /// Whether the set of stale bytes stays below its limit (R15) if a kernel writes `rect` and the end of the call writes these parts of
+    /// it back: rectangles may be cut.
+    fn has_room_for(&self, rect: &Rect, written_back: &[Rect]) -> bool {
+        let mut stale = self.stale.clone();
+        stale.insert(rect);
+        for part in written_back {
+            stale.remove(part);
+        }
+        stale.len() <= self.limit
     }
 }
 

@@ -328,3 +328,59 @@ fn pages_between_a_vectors_elements_leave_with_the_matrix_around_them() {
     ];
     play(&setting, &moves.map(|(kind, n)| Move { kind, n }));
 }
+
+/// A call that repeats leaves the sets below their limits (R15): the end of this one would write back a rectangle.
+#[test]
+fn a_call_whose_end_trims_a_set_does_not_repeat() {
+    let setting = Setting {
+        extent: 328,
+        page: 8,
+        panel_pages: 2,
+        tracked: (0, 41),
+        devices: 1,
+        leading: [6, 3],
+        element: 8,
+        padding: 21,
+        scanning: false,
+        limit: 2,
+        most_gaps: 0,
+    };
+    let step = |kind, n| Move { kind, n };
+    let mut moves = vec![
+        step(0, [0, 46285, 13136, 61109, 44111]),
+        step(20, [0; 5]),
+        step(20, [0; 5]),
+        step(20, [0; 5]),
+        step(20, [0; 5]),
+        step(20, [0; 5]),
+        step(228, [56341, 0, 0, 0, 1300]),
+        step(20, [0; 5]),
+        step(20, [0; 5]),
+        step(20, [0; 5]),
+        step(0, [0; 5]),
+        step(20, [0; 5]),
+        step(20, [0; 5]),
+        step(140, [44311, 0, 0, 0, 0]),
+        step(26, [0, 21616, 5892, 0, 0]),
+        step(20, [0, 0, 0, 2503, 0]),
+        step(20, [0, 0, 0, 11038, 0]),
+        step(20, [0, 0, 0, 28384, 0]),
+        step(20, [0, 0, 0, 19693, 0]),
+        step(20, [0, 0, 0, 154, 0]),
+        step(20, [0, 0, 0, 1951, 0]),
+        step(20, [0, 2693, 0, 14413, 0]),
+        step(0, [0; 5]),
+        step(20, [38125, 81, 6558, 79, 0]),
+        step(20, [0, 0, 0, 10798, 0]),
+        step(20, [0, 0, 0, 18259, 0]),
+        step(20, [0, 41, 0, 1, 0]),
+        step(20, [0, 0, 0, 1273, 0]),
+        step(115, [0; 5]),
+        step(70, [11810, 27739, 59127, 31800, 307]),
+        step(150, [2592, 31952, 0, 0, 0]),
+        step(70, [15008, 43955, 47096, 51336, 3066]),
+        step(115, [0; 5]),
+    ];
+    moves.resize(60, step(0, [0; 5]));
+    play(&setting, &moves);
+}
