@@ -59,6 +59,9 @@ fn parse(text: &str) -> Vec<Row<'_>> {
 
 /// The variant of `Class`: `dotc_sub` becomes `Sub(Routine::Dotc)`.
 fn variant(class: &str) -> String {
+    if let Some(solver) = class.strip_prefix("lapack_") {
+        return format!("Solver(Solver::{})", capital(solver));
+    }
     let (class, kind) = match class.strip_suffix("_sub") {
         Some(class) => (class, "Sub"),
         None => (class, "Call"),
@@ -71,9 +74,13 @@ fn variant(class: &str) -> String {
         // Without conjugation, the complex routine is the operation that real types have.
         "geru" => "Ger".to_owned(),
         "dotu" => "Dot".to_owned(),
-        _ => class[..1].to_uppercase() + &class[1..],
+        _ => capital(class),
     };
     format!("{kind}(Routine::{routine})")
+}
+
+fn capital(name: &str) -> String {
+    name[..1].to_uppercase() + &name[1..]
 }
 
 fn main() {

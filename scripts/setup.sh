@@ -1,11 +1,11 @@
 #!/bin/bash
 # Installs what the scripts need on Debian 12 with Rust; does nothing where it is all there.
 #
-#   scripts/setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace|plots|mkl]
+#   scripts/setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace|schemas|plots|mkl]
 #
 # Default: clients, which includes demo; python and cxx are what the suites of these names need besides, and ask for
 # themselves; programs what gpu-programs.sh packs; userfaultfd what the build of tests/oracle-userfaultfd needs;
-# trace Perfetto's trace processor; plots Matplotlib, for bench/reproduce; mkl Intel's MKL.
+# trace Perfetto's trace processor; schemas jsonschema; plots Matplotlib, for bench/reproduce; mkl Intel's MKL.
 set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 
@@ -30,11 +30,11 @@ cxx) packages+=("${CXX_CLIENTS[@]}") ;;
 programs) packages+=("${PROGRAMS[@]}" "${CXX_CLIENTS[@]}") ;;
 userfaultfd) packages+=("${USERFAULTFD[@]}") ;;
 trace) command -v node >/dev/null || packages+=(nodejs) ;;
-plots | mkl) packages=(python3-venv) ;;
-*) fail "usage: setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace|plots|mkl]" ;;
+schemas | plots | mkl) packages=(python3-venv) ;;
+*) fail "usage: setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace|schemas|plots|mkl]" ;;
 esac
 
-[[ $what == @(plots|mkl) ]] || command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"
+[[ $what == @(schemas|plots|mkl) ]] || command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"
 
 missing=()
 for package in "${packages[@]}"; do
@@ -87,13 +87,14 @@ pinned() {
         --require-hashes -r "$ROOT/scripts/$1/requirements.txt"
 }
 [ "$what" != trace ] || pinned trace perfetto.trace_processor
+[ "$what" != schemas ] || pinned schemas jsonschema
 [ "$what" != plots ] || pinned plots matplotlib
 if [ "$what" = mkl ] && ! compgen -G "$CACHE/mkl/lib/libmkl_rt.so.*" >/dev/null; then
     say "MKL from PyPI into $CACHE/mkl"
     rm -rf "${CACHE:?}/mkl" && /usr/bin/python3 -m venv "$CACHE/mkl"
     "$CACHE/mkl/bin/pip" install -q --disable-pip-version-check --retries 10 --timeout 60 --no-deps --only-binary :all: mkl
 fi
-[[ $what != @(demo|cxx|programs|userfaultfd|trace|plots|mkl) ]] || exit 0
+[[ $what != @(demo|cxx|programs|userfaultfd|trace|schemas|plots|mkl) ]] || exit 0
 
 # What is missing is added: the suites of a group do not undo those of another.
 modules=${python[*]/scikit-learn/sklearn}

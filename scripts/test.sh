@@ -34,12 +34,6 @@ cargo_test() { cargo test --workspace --exclude semcache-api --locked -q; }
 api() { cargo test -p semcache-api --locked -q --lib --test table --test absent; }
 api_features() { cargo test -p semcache-api --all-features --locked -q; }
 loom() { RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom; }
-# What the command prints as JSON against its schemas.
-schemas() {
-    local features=(-p semcache-cli --features schemas --test schema --locked -q)
-    cargo clippy "${features[@]}" -- -D warnings
-    cargo test "${features[@]}"
-}
 # Write-tracking against crate userfaultfd, whose bindings need libclang. With the features of the workspace, so that nothing of
 # it is built again.
 oracle_userfaultfd() {
@@ -65,13 +59,13 @@ step 390 cargo_test
 [ $# = 0 ] && step 10 api || step 240 api_features
 [ $# = 0 ] || step 30 loom
 [ $# = 0 ] || step 15 oracle_userfaultfd
-[ $# = 0 ] || step 60 schemas
 [ $# = 0 ] && step 5 build || step 95 build
 step 1 host_blas
 
 # The client suites, each with the seconds of its quick part.
 suites=(1:legacy 2:caffe 2:tools 260:edge 2:security 3:doors 135:standin 15:beside 21:netlib 35:netlib_alloc 33:lapack
-    38:numpy 45:cxx 16:r_octave 60:trace 12:top 53:bench 8:virtual 6:time 70:library 23:mpi 3:stress 40:fuzz 130:entry 20:report)
+    38:numpy 45:cxx 16:r_octave 60:trace 12:top 53:bench 8:virtual 6:time 70:library 23:mpi 3:stress 40:fuzz 130:entry 20:report
+    12:schemas)
 case "${1:-}" in
 '')
     # C, Fortran and NumPy programs, programs without a BLAS, R and Octave with tests of their own, several ranks, random programs

@@ -53,6 +53,9 @@ pub(crate) fn words_on_stack(symbol: &Symbol) -> usize {
     const IN_REGISTERS: usize = 6;
     // A function that takes more than its namesake in the BLAS finds these as well.
     const LEAST: usize = 2;
+    if let Class::Solver(solver) = symbol.class {
+        return solver.words().saturating_sub(IN_REGISTERS).max(LEAST);
+    }
     let Some(routine) = symbol.class.routine() else {
         // A batch has 18 arguments at most in the C interface, which has no lengths of flags, and 19 in Fortran.
         return if symbol.spelling.is_cblas() { 12 } else { 13 };

@@ -22,14 +22,13 @@ use crate::core::{self as runtime, Facts};
 use crate::counts;
 use crate::decode;
 use crate::door::Door;
-use crate::frame::Frame;
+use crate::frame::{self, Frame};
 use crate::hooks::real::with_errno_kept;
 use crate::python;
 use crate::resolve;
 use crate::sites::{self, Barred, Binding, Returns};
-use crate::stubs;
 use crate::substitute::{HostGemm, is_made_of_gemm};
-use crate::symbols::{COUNT, SYMBOLS, Symbol};
+use crate::symbols::{COUNT, Class, SYMBOLS, Symbol};
 use crate::thread::{self, State};
 
 /// Decides about one call of a routine that may be offloaded. Returns the host BLAS's function, to which the stub jumps
@@ -50,8 +49,8 @@ pub(crate) unsafe extern "C-unwind" fn enter(frame: *mut Frame, index: u32) -> *
 
 fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     frame.jump();
-    let known_small = index & stubs::SMALL != 0;
-    let index = (index & !stubs::SMALL) as usize % COUNT;
+    let known_small = index & frame::SMALL != 0;
+    let index = (index & !frame::SMALL) as usize % COUNT;
     let site = frame.site();
     let symbol = &SYMBOLS[index];
     let thread = thread::state();
@@ -61,6 +60,14 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     let Some(binding) = sites::cached(index, site).or_else(|| bind(index, site)) else {
         return give_up(frame, symbol);
     };
+    if let Class::Solver(_) = symbol.class {
+        // Not `thread.forwarded`: BLAS calls that LAPACK makes by name are decided upon as the program's own.
+        let site = runtime::caught(|| python::site(symbol, binding.number())).flatten();
+        counts::count(thread, symbol, site, WhyHost::Solver);
+        let words = decode::words_on_stack(symbol);
+        frame.time(words, symbol.index(), site, HostCall::left(Left::default()));
+        return host(frame, symbol, binding);
+    }
     let sp = frame.entry_sp();
     if binding.barred == Barred::No {
         if binding.inside && thread.inside_forwarded(sp) {

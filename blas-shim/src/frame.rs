@@ -34,8 +34,13 @@ pub(crate) struct Frame {
     _align: u64,
 }
 
+/// In the number of a symbol that [`enter`](crate::entry::enter) is called with: the stub has found the sizes of this call small.
+pub(crate) const SMALL: u32 = 1 << 31;
+
 /// The most words of arguments on the stack with which a stub calls a function.
-pub(crate) const MOST_WORDS: usize = 16;
+pub(crate) const MOST_WORDS: usize = 22;
+// The stack stays aligned below the words.
+const _: () = assert!(MOST_WORDS.is_multiple_of(2));
 /// Where the stub finds that number.
 pub(crate) const TIMED: usize = offset_of!(Frame, timed);
 

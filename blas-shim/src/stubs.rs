@@ -17,8 +17,8 @@ use core::arch::naked_asm;
 
 use core::mem::offset_of;
 
-use semcache::base::Routine;
 use semcache::base::counters::{PAGE, Page};
+use semcache::base::{Routine, Solver};
 
 use crate::core as runtime;
 use crate::decode::{FLOOR_1, FLOOR_2, FLOOR_3};
@@ -123,12 +123,9 @@ trait Judge {
     extern "C" fn judge();
 }
 
-/// In the number of a symbol that [`enter`](crate::entry::enter) is called with: the sizes of this call are small.
-pub(crate) const SMALL: u32 = 1 << 31;
-
 /// The common case, which takes a few nanoseconds: a small call, no page protected in the process, the host BLAS's
 /// function known. `r11` is the binding of the call site. The code counts the call, stores it as the thread's last
-/// forwarded call, and jumps to the host BLAS; every other call goes to [`enter_common`], with the bit [`SMALL`] in the
+/// forwarded call, and jumps to the host BLAS; every other call goes to [`enter_common`], with the bit [`SMALL`](frame::SMALL) in the
 /// symbol's number if its sizes have been found small. The code uses `r10`, `rax` and the red zone.
 ///
 /// `$narrow` and `$wide` multiply the sizes, of 32 and 64 bits, into `r10`, and jump to `4f` on overflow or if an
@@ -178,7 +175,7 @@ macro_rules! small_or_enter {
                     "or r11d, {small}",
                     "jmp {enter}",
                     ".cfi_endproc",
-                    small = const SMALL,
+                    small = const frame::SMALL,
                     sizes = const offset_of!(Binding, sizes),
                     wide = const Sizes::Wide as u8,
                     floor = const $floor,

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use semcache::base::{Dtype, Routine};
+use semcache::base::{Dtype, Routine, Solver};
 use semcache::blas::names;
 
 /// How the arguments of a symbol are read.
@@ -16,13 +16,17 @@ pub(crate) enum Class {
     Sub(Routine),
     /// Several products of one shape, whose matrices follow each other at fixed distances.
     Strided,
+    /// A driver of LAPACK: the arguments are never decoded, and its calls are counted and timed.
+    Solver(Solver),
 }
 
 impl Class {
     /// The routine, if a call is one operation of a routine; `None` for batches and routines that are not offloaded.
     pub(crate) const fn routine(self) -> Option<Routine> {
         match self {
-            Class::Jump | Class::Strided | Class::Call(Routine::GemmBatch) => None,
+            Class::Jump | Class::Strided | Class::Solver(_) | Class::Call(Routine::GemmBatch) => {
+                None
+            }
             Class::Call(routine) | Class::Sub(routine) => Some(routine),
         }
     }
@@ -167,6 +171,7 @@ impl Symbol {
             Class::Jump => Routine::ALL[0],
             Class::Strided => Routine::GemmBatch,
             Class::Call(routine) | Class::Sub(routine) => routine,
+            Class::Solver(solver) => return names::index_of_solver(solver, self.dtype),
         };
         names::index(routine, self.dtype)
     }
@@ -213,7 +218,7 @@ mod tests {
         };
         assert_eq!(routine("dgemm"), Some(Routine::Gemm));
         assert_eq!(routine("cdotu_sub"), Some(Routine::Dot));
-        for none in ["dgemm_batch", "zgemm_batch_strided", "dgbmv"] {
+        for none in ["dgemm_batch", "zgemm_batch_strided", "dgbmv", "dgesv"] {
             assert_eq!(routine(none), None);
         }
     }

@@ -43,8 +43,8 @@ const TRACE: &str = "--trace";
 #[test]
 fn a_run_has_its_numbers_on_the_page() {
     let page = page(&[&file("abac.json"), Path::new(TRACE), &file("abac.pftrace")]);
-    // Bars of two devices and two threads, two timelines, and the bytes of two devices.
-    assert_eq!(check::check(&page), 8);
+    // Bars of two devices and two threads, two timelines, the memory of two devices, and the bytes that they moved.
+    assert_eq!(check::check(&page), 10);
     // The trace and the report agree on the bytes: 8 MiB down from each device, 36 MiB and 12 MiB up, 24 MiB between them.
     for text in [
         "<h1>abac with semcache</h1>",
@@ -54,11 +54,12 @@ fn a_run_has_its_numbers_on_the_page() {
         "uploaded 12.6 MB",
         "copied from other devices 25.2 MB",
         "written back 8.4 MB",
+        "in use, at most 8.4 MB",
         "16 evictions.",
         "<td>host → device 0</td><td class=\"n\">18</td><td class=\"n\">37.7 MB</td>",
         "<td>device 0 → device 1</td><td class=\"n\">12</td><td class=\"n\">25.2 MB</td>",
-        "kernels 149 ms (65 %)",
-        "waiting at page faults 28.5 ms (9.8 %)",
+        "kernels 118 ms (67 %)",
+        "waiting at page faults 43.9 ms (21 %)",
         "abac: call 1 (dgemm), 1024 x 1024 x 1024, on devices",
         "<code>abac 1024</code>",
         "<code>cache.evictions</code></td><td class=\"n\">32</td>",
@@ -73,7 +74,7 @@ fn a_report_or_a_trace_suffices() {
     assert_eq!(check::check(&without_trace), 0);
     assert!(without_trace.contains("There is no trace"));
     let without_report = page(&[Path::new(TRACE), &file("abac.pftrace")]);
-    assert_eq!(check::check(&without_report), 8);
+    assert_eq!(check::check(&without_report), 10);
     assert!(without_report.contains("There is no report"));
 }
 

@@ -29,7 +29,7 @@ const FLOORS: Floors = &[
     ("device", &["base", "process", "topology", "trace"]),
     ("plan", &["base"]),
     ("model", &["base", "topology"]),
-    ("transfer", &["base", "device::api"]),
+    ("transfer", &["base", "device::api", "trace"]),
     ("policy", &["base"]),
     (
         "cache",

@@ -210,7 +210,7 @@ more=(SEMCACHE_PANEL=2MiB SEMCACHE_OWN=64KiB)
 for what in barrier inputs missing reserve; do expected=0 same "guards_large_$what" offloaded cache.closes -- ./guards $what 256; done
 # A driver cannot page-lock memory with holes, and says so.
 for what in holes leaps; do
-    said='[0-9]* bytes at 0x[0-9a-f]* cannot be page-locked: .*' expected=0 \
+    said='[0-9]* kB of a matrix cannot be page-locked: .*' expected=0 \
         same "vanishing_large_$what" offloaded cache.closes -- ./vanishing $what 256
 done
 more=()

@@ -104,6 +104,8 @@ example abac "$dir/abac" 300
 sum "$dir/abac.json" "calls.dgemm.offloaded>=6" calls.daxpy.offloaded==2 cache.closes faults
 example lu "$dir/lu" 300
 sum "$dir/lu.json" distributed calls.dtrsm.offloaded==48 calls.dgemm.offloaded cache.closes faults
+# A name that is given before the first call.
+"$COMMAND" report --json "$dir/lu.json" | grep -q '"name": "A"' || fail "lu: the report does not name the matrix"
 example trsm_gemm "$dir/trsm_gemm" 300
 sum "$dir/trsm_gemm.json" calls.dtrsm.offloaded==2 "calls.dgemm.offloaded>=2" cache.closes faults
 # Small matrices would have row offsets of less than a page for each device.

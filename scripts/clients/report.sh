@@ -10,8 +10,8 @@ quick=''
 build
 dir=$(fresh report)
 obtain "$dir/counted" gcc -g -O1 -Wall -Wextra -o "$dir/counted" "$ROOT/tests/clients/counted.c" -lblas
-obtain "$dir/planted" gcc -g -O1 -Wall -Wextra -o "$dir/planted" "$ROOT/tests/clients/planted.c" -lblas
-obtain "$dir/planted_f" gfortran -g -O1 -o "$dir/planted_f" "$ROOT/tests/clients/planted.f90" -lblas
+obtain "$dir/planted" gcc -g -O1 -Wall -Wextra -o "$dir/planted" "$ROOT/tests/clients/planted.c" -llapack -lblas
+obtain "$dir/planted_f" gfortran -g -O1 -o "$dir/planted_f" "$ROOT/tests/clients/planted.f90" -llapack -lblas
 # 1,000 call sites.
 many() {
     { echo 'extern double ddot_(const int *, const double *, const int *, const double *, const int *);'
@@ -128,12 +128,21 @@ first page.json matrix "planted.c:$(line_of planted.c '/\* page')" "their pages 
 report --by site page.json | sed -n 2,3p | grep -q "planted.c:$(line_of planted.c '/\* page') " || fail "by site: $(report --by site page.json)"
 run --report small.json -- env SEMCACHE_OFFLOAD=auto ./planted small >out 2>err
 first small.json site "planted.c:$(line_of planted.c '/\* small')" "too small to gain: do the same work in fewer"
+run --report solver.json -- ./planted solver >out 2>err || fail "planted solver: $(cat err)"
+report solver.json --assert calls.dgesv.host==30 --assert offloaded==1
+first solver.json site "planted.c:$(line_of planted.c '/\* solver')" "30 of LAPACK, whose BLAS calls are out of sight"
+run --report fortran.json -- ./planted_f solver >out 2>err || fail "planted.f90 solver: $(cat err)"
+first fortran.json site "planted.f90:$(line_of planted.f90 '! solver')" "30 of LAPACK, whose BLAS calls are out of sight"
 run --report fortran.json -- ./planted_f >out 2>err || fail "planted.f90: $(cat err)"
 first fortran.json matrix "planted.f90:$(line_of planted.f90 '! input')" "changes it between calls"
 if [ -z "$PREBUILT" ]; then
     run --report python.json -- env SEMCACHE_SITES=python "$PYTHON" "$ROOT/tests/clients/planted.py" >out 2>err || fail "planted.py: $(cat err)"
+    first python.json matrix "dgemm at $ROOT/tests/clients/planted.py:$(line_of planted.py '# product')" "changes it between calls"
+    first python.json site "planted.py:$(line_of planted.py '# product')" "what it uses does not stay there"
     report --by site python.json >table
-    grep -q "planted.py:$(line_of planted.py '# product') .*dgemm" table || { cat table; fail "the product's line is missing"; }
+    run --report python_solver.json -- env SEMCACHE_OFFLOAD=auto SEMCACHE_SITES=python "$PYTHON" "$ROOT/tests/clients/planted.py" solver >out 2>err ||
+        fail "planted.py solver: $(cat err)"
+    first python_solver.json site "planted.py:$(line_of planted.py '# solver')" "30 of LAPACK, whose BLAS calls are out of sight"
     grep -q "planted.py:$(line_of planted.py '# small') .*ddot" table || { cat table; fail "the small calls' line is missing"; }
 fi
 run --report many.json -- env SEMCACHE_OFFLOAD=auto ./many 2>err || fail "1,000 sites: $(cat err)"

@@ -1,16 +1,40 @@
 /* One fault at a time, by name, whose line the report must name:
  *   input   an element of an input is written between calls
  *   page    another number lies on a page with a result
- *   small   many calls with too little work */
+ *   small   many calls with too little work
+ *   solver  LAPACK, which hides its BLAS calls */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 extern void dgemm_(const char *, const char *, const int *, const int *, const int *, const double *, const double *, const int *,
                    const double *, const int *, const double *, double *, const int *);
+extern void dgesv_(const int *, const int *, double *, const int *, int *, double *, const int *, int *);
 extern double ddot_(const int *, const double *, const int *, const double *, const int *);
 
-enum { ORDER = 512, ROUNDS = 30, SMALL = 10000000 };
+enum { ORDER = 512, ROUNDS = 30, SMALL = 10000000, UNKNOWNS = 1200 };
+
+/* Solves a system whose solution is 1, 2, 3, ... */
+static double solve(void)
+{
+    const int n = UNKNOWNS, one = 1;
+    double *a = malloc(sizeof(double) * n * n), *x = malloc(sizeof(double) * n), sum = 0;
+    int *pivots = malloc(sizeof(int) * n), info = -1;
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++)
+            a[i + (size_t)n * j] = i == j ? 2 : 0;
+    for (int i = 0; i < n; i++)
+        x[i] = 2 * (i + 1);
+    dgesv_(&n, &one, a, &n, pivots, x, &n, &info); /* solver */
+    for (int i = 0; i < n; i++)
+        sum += x[i];
+    if (info || sum != n * (n + 1) / 2)
+        exit(1);
+    free(pivots);
+    free(x);
+    free(a);
+    return sum;
+}
 
 int main(int count, char **words)
 {
@@ -28,7 +52,8 @@ int main(int count, char **words)
     /* Results that begin and end in the middle of pages of which the CPU uses the rest. */
     double *result = c + 300, *beside = result + ORDER * ORDER;
     beside[0] = 0;
-    for (int k = 0; k < ROUNDS; k++) {
+    const int solver = !strcmp(fault, "solver");
+    for (int k = 0; k < (solver ? 1 : ROUNDS); k++) {
         if (!strcmp(fault, "page")) {
             dgemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, result, &n); /* page */
             beside[0] += 1;
@@ -41,6 +66,8 @@ int main(int count, char **words)
     if (!strcmp(fault, "small"))
         for (int k = 0; k < SMALL; k++)
             sum += ddot_(&few, a, &step, b, &step); /* small */
+    for (int k = 0; solver && k < ROUNDS; k++)
+        sum += solve();
     printf("%g %g %g %g\n", sum, c[5], c[ORDER * ORDER / 2], beside[0]);
     return 0;
 }

@@ -1,13 +1,26 @@
-! An element of an input is written between calls: the report must name the line.
+! An element of an input is written between calls, or, with an argument, LAPACK hides its BLAS calls: the report must name the line.
 program planted
     implicit none
     integer, parameter :: n = 512
     double precision, allocatable :: a(:, :), b(:, :), c(:, :)
-    integer :: k
+    integer, parameter :: m = 1200
+    double precision, allocatable :: s(:, :), x(:)
+    integer :: k, info, pivots(m)
     allocate (a(n, n), b(n, n), c(n, n))
     a = 1
     b = 2
     c = 0
+    if (command_argument_count() > 0) then
+        do k = 1, 30
+            allocate (s(m, m), x(m))
+            s = 0
+            forall (info=1:m) s(info, info) = 2
+            x = 2
+            call dgesv(m, 1, s, m, pivots, x, m, info) ! solver
+            if (info /= 0 .or. any(x /= 1)) stop 1
+            deallocate (s, x)
+        end do
+    end if
     do k = 1, 30
         call dgemm('N', 'N', n, n, n, 1d0, a, n, b, n, 0d0, c, n)
         a(k, 5*k) = a(k, 5*k) + 1 ! input

@@ -1,4 +1,7 @@
-"""An element of an input is written between calls, and many small calls: the report must name the lines."""
+"""An element of an input is written between calls, and many small calls; or, with an argument, LAPACK hides its BLAS calls: the
+report must name the lines."""
+
+import sys
 
 import numpy as np
 
@@ -7,6 +10,10 @@ a, b = np.ones((N, N)), np.full((N, N), 2.0)
 for k in range(30):
     c = a @ b  # product
     a[k, 5 * k] += 1
+if len(sys.argv) > 1:
+    s, y = 2 * np.eye(1200), np.full(1200, 2.0)
+    for _ in range(30):
+        assert np.all(np.linalg.solve(s, y) == 1)  # solver
 x = np.ones(40)
 for _ in range(2000):
     x @ x  # small

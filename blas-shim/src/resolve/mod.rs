@@ -56,9 +56,13 @@ use crate::thread;
 /// The environment variable that names the host BLAS.
 const OVERRIDE: &CStr = c"SEMCACHE_HOST_BLAS";
 /// The libraries that are opened if the process has no BLAS, for names that do not promise 64-bit integers.
-const SYSTEM: [&CStr; 2] = [c"libopenblas.so.0", c"libblas.so.3"];
+const SYSTEM: [&CStr; 3] = [c"libopenblas.so.0", c"libblas.so.3", c"liblapack.so.3"];
 /// The libraries that are opened if the process has no BLAS, for names that promise 64-bit integers.
-const SYSTEM_64: [&CStr; 2] = [c"libopenblas64.so.0", c"libblas64.so.3"];
+const SYSTEM_64: [&CStr; 3] = [
+    c"libopenblas64.so.0",
+    c"libblas64.so.3",
+    c"liblapack64.so.3",
+];
 
 /// Binds a call site of a symbol.
 pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
@@ -243,19 +247,21 @@ fn binding(
             } else {
                 objects
             };
-            if probing {
+            if matches!(symbol.class, Class::Solver(_)) {
+                // The arguments are not looked at.
+            } else if probing {
                 binding.barred = Barred::NoConvention;
             } else {
                 describe(&mut binding, via, &found, objects, probes)?;
             }
         }
-        None if symbol.class == Class::Jump => {
+        None if matches!(symbol.class, Class::Jump | Class::Solver(_)) => {
             complain(symbol);
             binding.target = no_provider as *const c_void;
         }
         None => {}
     }
-    if symbol.class != Class::Jump
+    if !matches!(symbol.class, Class::Jump | Class::Solver(_))
         && binding.barred == Barred::No
         && !inside
         && !binding.target.is_null()
@@ -461,8 +467,8 @@ fn library_of_user() -> Option<*mut c_void> {
 }
 
 fn system(symbol: &Symbol) -> Option<Found> {
-    static LIBRARIES: [Opened; 2] = [Opened::new(), Opened::new()];
-    static LIBRARIES_64: [Opened; 2] = [Opened::new(), Opened::new()];
+    static LIBRARIES: [Opened; 3] = [const { Opened::new() }; 3];
+    static LIBRARIES_64: [Opened; 3] = [const { Opened::new() }; 3];
     let (names, handles) = match symbol.spelling.width() {
         Some(Width::Bits64) => (&SYSTEM_64, &LIBRARIES_64),
         Some(Width::Bits32) | None => (&SYSTEM, &LIBRARIES),

@@ -17,6 +17,7 @@ mod overview;
 mod predictions;
 mod processes;
 mod reasons;
+mod residency;
 mod sites;
 mod svg;
 mod text;
@@ -42,6 +43,11 @@ const SECTIONS: &[Section] = &[
     ("overview", "What happened", overview::section),
     ("time", "Where the time went", time::section),
     ("timeline", "Timeline", timeline::section),
+    (
+        "residency",
+        "Device memory in use over time",
+        residency::section,
+    ),
     ("moved", "Copied and evicted over time", moved::section),
     ("links", "Links and lanes", links::section),
     ("devices", "Devices", devices::section),

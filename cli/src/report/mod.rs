@@ -182,7 +182,7 @@ share, so nothing is lost when one is killed or ends by `_exit`; without the com
 one counted. Ranks of one MPI job add to one file; of a job on several machines each machine but the first has `FILE.NAME`, and
 `semcache report` adds them up. With `%p` in the path, which becomes the process id, each process has a file of its own.
 
-The report's `version` is 3 and
+[schema/report.schema.json](schema/report.schema.json) is the schema of all. The report's `version` is 3 and
 rises when a key is renamed, goes or changes its meaning; a new key does not change it. `run` names the run, `node` the machine,
 `refused` counts processes that found no room among the counters. `devices` lists the devices that were
 used, each with the calls of which it ran a task (`calls`), its tasks, the bytes copied to it from the host (`h2d`), from it
@@ -192,8 +192,9 @@ is complete, in nanoseconds (`virtual_time`). `calls` counts the calls of each r
 (`host`), and those by reason (`why_host`). `sites` lists the places in the code that call the BLAS or whose accesses to a protected page faulted, those that matter most first:
 file with the code (`object`), address in it (`offset`), what it `does` (a routine, `load`, `store`), the calls there as in `calls`,
 the bytes copied for them, faults, and seconds. An access by a function of the library of C counts for its caller (`through`). The calls
-of a script have the address of its interpreter's or module's call; with `SEMCACHE_SITES=python` those with a decision have the line
-of the Python script (`line`), for which each takes Python's lock. `matrices` lists blocks of host memory that calls on devices had
+of a script have the address of its interpreter's or module's call; with `SEMCACHE_SITES=python` those with a decision, and those of LAPACK,
+have the line of the Python script (`line`): that of the innermost function outside of installed modules. Each takes Python's lock for
+that. `matrices` lists blocks of host memory that calls on devices had
 operands in: size of the first operand and where that call was made, calls, bytes copied, faults, and where the CPU last loaded
 (`load`) and stored (`store`) with a fault. Both have 200 entries at most.
 

@@ -116,6 +116,9 @@ pub(crate) struct Device {
     pub(crate) lanes: [Lane; LANES.len()],
     /// When device memory was taken from one replica for another, and how many bytes, in the order of time.
     pub(crate) evictions: Vec<(u64, u64)>,
+    /// When the bytes of device memory in use changed, and how many they are from then on, in the order of time. Earlier versions
+    /// of the library did not say.
+    pub(crate) memory: Vec<(u64, u64)>,
 }
 
 impl Device {
@@ -227,8 +230,11 @@ impl Trace {
         self.devices.sort_by_key(|device| device.id);
         let lanes = |device: &mut Device| device.lanes.iter_mut().for_each(Lane::sort);
         self.devices.iter_mut().for_each(lanes);
-        let evictions = |device: &mut Device| device.evictions.sort_unstable();
-        self.devices.iter_mut().for_each(evictions);
+        for device in &mut self.devices {
+            device.evictions.sort_unstable();
+            // Changes at one moment stay in the order of the file.
+            device.memory.sort_by_key(|(at, _)| *at);
+        }
         let mut causes = Vec::new();
         for (thread, t) in (0..).zip(&mut self.threads) {
             t.slices.sort_by_key(|s| (s.from, u64::MAX - s.to));

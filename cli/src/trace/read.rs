@@ -10,7 +10,7 @@ use semcache::base::DeviceId;
 use semcache::trace::perfetto::{
     CLEARED, Interned, InternedData, TracePacket, TrackDescriptor, TrackEvent, Type,
 };
-use semcache::trace::{LANES, OpId};
+use semcache::trace::{LANES, MEMORY, OpId};
 
 use super::fields::{Fields, Key};
 use super::model::{Decision, Device, Did, Lane, Name, Op, Side, Slice, Thread, Trace, What};
@@ -85,6 +85,7 @@ enum Track {
     Thread(usize),
     Device(usize),
     Lane(usize, usize),
+    Memory(usize),
 }
 
 /// The beginning of a slice, or a moment.
@@ -236,6 +237,10 @@ impl Reader {
             && let Some(lane) = LANES.iter().position(|l| *l == name)
         {
             Track::Lane(device, lane)
+        } else if let Some(Track::Device(device)) = parent
+            && name == MEMORY
+        {
+            Track::Memory(device)
         } else if let Some((id, name)) = device_name(name) {
             Track::Device(self.device(id, name))
         } else {
@@ -291,6 +296,14 @@ impl Reader {
             return;
         }
         self.part();
+        if kind == Some(Type::Counter) {
+            if let Track::Memory(device) = track {
+                let bytes = told.counter_value.unwrap_or(0);
+                let memory = &mut self.trace.devices[device].memory;
+                memory.push((at, u64::try_from(bytes).unwrap_or(0)));
+            }
+            return;
+        }
         let iid = told.category_iids.first();
         let category = iid.and_then(|iid| self.categories.get(*iid));
         let event = Event {
@@ -415,7 +428,7 @@ impl Reader {
                 };
                 self.lane(device, lane).ops.push(op);
             }
-            Track::Process | Track::Device(_) => {}
+            Track::Process | Track::Device(_) | Track::Memory(_) => {}
         }
     }
 
@@ -463,7 +476,7 @@ impl Reader {
                 self.trace.devices[device].evictions.push(eviction);
             }
             Track::Lane(device, lane) => self.untimed(device, lane, event),
-            Track::Process | Track::Thread(_) => {}
+            Track::Process | Track::Thread(_) | Track::Memory(_) => {}
         }
     }
 }

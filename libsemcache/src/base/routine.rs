@@ -9,7 +9,7 @@ mod record;
 pub use flags::{Diag, Form, Op, Side, Uplo};
 pub use record::{ByRows, Cut, Dim, Extent, Flag, Number, Record, Signature, Sizes, Slot, Usage};
 
-use super::Dtype;
+use super::{Dtype, Solver};
 
 use Dim::{K, M, N};
 use Extent::{Columns, Matrix, OpA, OpB, Rows, Triangle, Vector};
@@ -193,8 +193,8 @@ const DOT: Signature = signature(
 );
 const NRM2: Signature = signature((Cut::Value, ByRows::Same), &[], &[M], &[read(Vector(M))]);
 
-/// The number of routines in all element types: of the indices of tables with an entry for each.
-pub const MAX_ROUTINES: usize = Routine::ALL.len() * Dtype::ALL.len();
+/// The number of routines, and drivers of LAPACK, in all element types: of the indices of tables with an entry for each.
+pub const MAX_ROUTINES: usize = (Routine::ALL.len() + Solver::ALL.len()) * Dtype::ALL.len();
 
 /// Makes the enumeration and its records from one table. A line has: the variant, the BLAS level, the floating point
 /// operations divided by `m n k`, the plain names by element type (a type that has no such routine has the name of the

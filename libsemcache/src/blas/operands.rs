@@ -8,6 +8,7 @@ use crate::base::counters::{PAGE, WhyHost, degrade, sites};
 use crate::base::{AllocId, Rect};
 use crate::cache::Cache;
 use crate::cache::blocks::Unusable;
+use crate::cache::names;
 use crate::cache::task::Use;
 use crate::host::{self, Block, Observer};
 use crate::plan::{Access, Part, Problem};
@@ -87,6 +88,9 @@ fn note_matrix(block: &Block, whole: &Part) {
         matrix.bytes.set(block.len as u64);
         matrix.rows.set(whole.rows as u64);
         matrix.cols.set(whole.cols as u64);
+        if let Some(name) = names::in_block(block.start, block.start + block.len) {
+            matrix.name.set(name.as_bytes());
+        }
         matrix
             .site
             .set(sites::current().map_or(0, |index| index as u64 + 1));

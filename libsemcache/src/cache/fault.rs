@@ -11,7 +11,7 @@ use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::{COUNTERS, PAGE};
 use crate::base::{Interval, Rect};
 use crate::directory::Event;
-use crate::process::spent::{self, ByKind, Spent};
+use crate::process::spent::{self, Spent};
 use crate::process::waited::Stopwatch;
 use crate::protect::service::{Fault, FaultSink, Served};
 use crate::protect::{closed, permits};
@@ -40,9 +40,14 @@ impl FaultSink for Cache {
             return Served::Open;
         };
         let at_site = AtSite::enter(fault);
+        let before = spent::begin();
         let served = self.serve(state, id, addr, write);
+        let waits = spent::take(&before);
+        let (kernels, times) = (waits[Spent::Kernels as usize], &PAGE.times);
+        times.fault_kernels.add(kernels);
+        times.fault_transfers.add(waits[Spent::Transfers as usize]);
         if let Some(e) = state.entries.get(&id) {
-            at_site.served(e.block.start, write);
+            at_site.served(e.block.start, write, kernels);
         }
         if let Some((within, begun)) = traced {
             trace::record(trace::Event::Fault {
@@ -70,18 +75,6 @@ impl FaultSink for Cache {
     }
 }
 
-/// What the thread waits for while it serves a fault is part of the fault's time.
-struct Waits(ByKind);
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        let waits = spent::take(&self.0);
-        let times = &PAGE.times;
-        times.fault_kernels.add(waits[Spent::Kernels as usize]);
-        times.fault_transfers.add(waits[Spent::Transfers as usize]);
-    }
-}
-
 impl Cache {
     fn serve(
         &self,
@@ -91,7 +84,6 @@ impl Cache {
         write: bool,
     ) -> Result<(), CacheError> {
         let watch = Stopwatch::start();
-        let _waits = Waits(spent::begin());
         let calls = state.calls;
         let State {
             entries,

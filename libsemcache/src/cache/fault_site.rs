@@ -33,8 +33,9 @@ impl AtSite {
         }
     }
 
-    /// The fault on a byte of a block has been served.
-    pub(super) fn served(self, block: usize, write: bool) {
+    /// The fault on a byte of a block has been served; for `kernels` nanoseconds of that the thread waited for kernels, which the program
+    /// would have had to wait for without the fault, too.
+    pub(super) fn served(self, block: usize, write: bool, kernels: u64) {
         sites::enter(None);
         let ns = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if let Some(site) = self.index.and_then(|index| PAGE.sites.get(index)) {
@@ -48,7 +49,7 @@ impl AtSite {
             };
             faults.add(1);
             last.set(self.index.map_or(0, |index| index as u64 + 1));
-            matrix.ns.add(ns);
+            matrix.ns.add(ns.saturating_sub(kernels));
         }
     }
 }

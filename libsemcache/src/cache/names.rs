@@ -1,4 +1,5 @@
-//! Names that a program gives its matrices (`semcache.h`), for messages. They end with their block.
+//! Names that a program gives its matrices (`semcache.h`), for messages and the report. They end with their block; in the report they
+//! stay.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +23,16 @@ fn names() -> MutexGuard<'static, BTreeMap<usize, (usize, Arc<str>)>> {
 
 /// Names the matrix with these bytes, in place of all names of matrices that it overlaps; `None`: it has none.
 pub fn set(start: usize, end: usize, name: Option<&str>) {
-    ANY.store(true, Ordering::Relaxed);
-    let mut names = names();
-    names.retain(|&from, &mut (to, _)| to <= start || from >= end);
     if let Some(matrix) = PAGE.matrices.known(start) {
         matrix.name.set(name.unwrap_or_default().as_bytes());
     }
+    replace(start, end, name);
+}
+
+fn replace(start: usize, end: usize, name: Option<&str>) {
+    ANY.store(true, Ordering::Relaxed);
+    let mut names = names();
+    names.retain(|&from, &mut (to, _)| to <= start || from >= end);
     if let Some(name) = name.filter(|_| names.len() < MOST) {
         names.insert(start, (end, Arc::from(name)));
     }
@@ -36,8 +41,18 @@ pub fn set(start: usize, end: usize, name: Option<&str>) {
 /// The memory has become another matrix's, or nobody's.
 pub(super) fn forget(start: usize, end: usize) {
     if ANY.load(Ordering::Relaxed) {
-        set(start, end, None);
+        replace(start, end, None);
     }
+}
+
+/// The first name in a block, for the report, which begins to count its calls; `None` also if another thread holds the lock.
+pub fn in_block(start: usize, end: usize) -> Option<Arc<str>> {
+    if !ANY.load(Ordering::Relaxed) {
+        return None;
+    }
+    let names = NAMES.try_lock().ok()?;
+    let (_, (_, name)) = names.range(start..end).next()?;
+    Some(Arc::clone(name))
 }
 
 /// The name of the matrix that has the byte at an address, followed by the address; `None` also if another thread holds the lock, as the
@@ -60,6 +75,8 @@ mod tests {
         assert_eq!(at(base + 99).as_deref(), Some("A"));
         assert_eq!(at(base + 100).as_deref(), Some("B"));
         assert_eq!(at(base + 200).as_deref(), None);
+        assert_eq!(in_block(base, base + 200).as_deref(), Some("A"));
+        assert_eq!(in_block(base + 1, base + 100).as_deref(), None);
         set(base + 50, base + 150, Some("C"));
         assert_eq!(at(base).as_deref(), None);
         assert_eq!(at(base + 149).as_deref(), Some("C"));

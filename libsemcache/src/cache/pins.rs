@@ -23,6 +23,7 @@ use crate::base::config::Pin;
 use crate::base::counters::COUNTERS;
 use crate::base::timed::{self, Timed, What};
 use crate::base::{Access, AllocId, Interval, Rect};
+use crate::device::api::DeviceError;
 use crate::host::pins::{self, Claim, Pinned, Refusal};
 use crate::host::{self, Block};
 use crate::process::crew;
@@ -241,6 +242,20 @@ pub(super) fn claim(
     }
 }
 
+/// Why a device's driver does not page-lock memory, by the statuses that CUDA's documentation of cuMemHostRegister gives.
+fn unlockable(error: DeviceError) -> String {
+    let DeviceError::Refused { code, .. } = error else {
+        return error.to_string();
+    };
+    match code {
+        1 => "the driver takes no such memory (with holes, or of a file)".to_owned(),
+        2 => "the driver has no memory for that, or the system's limit is reached".to_owned(),
+        712 => "the program has page-locked it, or a part of it, already".to_owned(),
+        801 => "the driver does not support that here".to_owned(),
+        _ => format!("the driver refuses it (CUDA status {code})"),
+    }
+}
+
 impl Cache {
     /// Bytes that would be pinned first if `len` bytes of the block from `at` on were used as an operand.
     #[must_use]
@@ -389,7 +404,12 @@ impl Cache {
         result.map_err(|error| {
             static SAID: Once = Once::new();
             SAID.call_once(|| {
-                warn!("{len} bytes at {start:#x} cannot be page-locked: {error}; further ones are only counted");
+                warn!(
+                    "{} kB of a matrix cannot be page-locked: {}; its copies pass through staging memory, which is slower; \
+                     further such memory is only counted (host.pin_refused)",
+                    len.div_ceil(1000),
+                    unlockable(error)
+                );
             });
             Refusal::Never
         })?;

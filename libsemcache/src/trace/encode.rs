@@ -10,24 +10,18 @@ use rustix::time::ClockId;
 use super::clock::read;
 use super::event::{Event, OpId, Side, What};
 use super::perfetto::{
-    BOOTTIME, CLEARED, Clock, ClockSnapshot, DebugAnnotation, Interned, InternedData, MONOTONIC,
-    NEEDED, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket, TracePacketDefaults,
-    TrackDescriptor, TrackEvent, Type,
+    BOOTTIME, BYTES, CLEARED, Clock, ClockSnapshot, CounterDescriptor, DebugAnnotation, Interned,
+    InternedData, MONOTONIC, NEEDED, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
+    TracePacketDefaults, TrackDescriptor, TrackEvent, Type,
 };
 use super::tally::Tally;
+use super::tracks::{MEMORY, Track, lane_name};
 
 /// The number of the one sequence of packets of a file.
 const SEQUENCE: u32 = 1;
 
 /// The most operations of which one half waits for the other.
 const MOST: usize = 1 << 20;
-
-/// The names of a device's lanes. Copies from peers include those within the device.
-pub const LANES: [&str; 4] = ["copies in", "copies out", "kernels", "from peers"];
-
-fn lane_name(lane: u8) -> &'static str {
-    LANES[usize::from(lane) % LANES.len()]
-}
 
 /// Names by number, and those that no packet has told yet.
 #[derive(Debug, Default)]
@@ -57,27 +51,6 @@ enum Value {
     Text(&'static str),
     Truth(bool),
     Address(u64),
-}
-
-/// Where an event is shown.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Track {
-    Process,
-    Thread(u32),
-    Device(u8),
-    Lane(u8, u8),
-}
-
-impl Track {
-    /// A number of its own among the tracks of a process, the same in all parts of a file.
-    fn number(self) -> u64 {
-        match self {
-            Track::Process => 1,
-            Track::Device(id) => (1 << 8) + u64::from(id),
-            Track::Lane(id, lane) => (1 << 16) + (u64::from(id) << 8) + u64::from(lane),
-            Track::Thread(tid) => (1 << 31) + u64::from(tid),
-        }
-    }
 }
 
 /// A slice or a moment, before it is encoded.
@@ -313,6 +286,7 @@ impl Encoder {
                 let values = [("bytes", Number(bytes))];
                 self.moment(track, "memory", "evict", at, cause, &values);
             }
+            Event::Memory { at, device, bytes } => self.counter(Track::Memory(device.0), at, bytes),
             Event::Pin { span, bytes, done } => {
                 let values = [("bytes", Number(bytes)), ("done", Truth(done))];
                 self.slice(thread, "memory", "pin", span, 0, &values);
@@ -489,6 +463,7 @@ impl Encoder {
             }),
             name_iid: Some(self.names.of(shown.name)),
             track_uuid,
+            counter_value: None,
             flow_ids: (shown.cause != 0 && shown.to.is_some())
                 .then_some(shown.cause)
                 .into_iter()
@@ -513,6 +488,17 @@ impl Encoder {
             };
             self.event(to, end, None);
         }
+    }
+
+    /// The value that a counter has from this moment.
+    fn counter(&mut self, track: Track, at: u64, value: u64) {
+        let event = TrackEvent {
+            r#type: Some(Type::Counter.into()),
+            track_uuid: Some(self.track(track)),
+            counter_value: i64::try_from(value).ok(),
+            ..TrackEvent::default()
+        };
+        self.event(at, event, None);
     }
 
     fn event(&mut self, at: u64, event: TrackEvent, interned_data: Option<InternedData>) {
@@ -550,7 +536,9 @@ impl Encoder {
         let parent = match track {
             Track::Process => None,
             Track::Thread(_) | Track::Device(_) => Some(self.track(Track::Process)),
-            Track::Lane(device, _) => Some(self.track(Track::Device(device))),
+            Track::Lane(device, _) | Track::Memory(device) => {
+                Some(self.track(Track::Device(device)))
+            }
         };
         let pid = i32::try_from(self.pid).ok();
         let mut descriptor = TrackDescriptor {
@@ -578,6 +566,10 @@ impl Encoder {
             }
             Track::Lane(_, lane) => {
                 descriptor.name = Some(lane_name(lane).into());
+            }
+            Track::Memory(_) => {
+                descriptor.name = Some(MEMORY.into());
+                descriptor.counter = Some(CounterDescriptor { unit: Some(BYTES) });
             }
         }
         self.packets.push(TracePacket {
@@ -659,6 +651,38 @@ mod tests {
             encoder.unfinished();
             assert!(taken(&mut encoder).1.is_empty());
         }
+    }
+
+    #[test]
+    fn the_memory_in_use_is_a_counter_of_its_device() {
+        let mut encoder = Encoder::new(7, "program".into());
+        let device = DeviceId(3);
+        for (at, bytes) in [(10, 4096), (20, 0)] {
+            encoder.add(5, &Event::Memory { at, device, bytes });
+        }
+        let (packets, events, _) = taken(&mut encoder);
+        let tracks: Vec<_> = packets
+            .iter()
+            .filter_map(|p| p.track_descriptor.as_ref())
+            .collect();
+        let track = *tracks
+            .iter()
+            .find(|t| t.counter.is_some())
+            .expect("a counter");
+        let parent = tracks
+            .iter()
+            .find(|t| t.uuid == track.parent_uuid)
+            .expect("a device");
+        assert_eq!(
+            (track.name.as_deref(), parent.name.as_deref()),
+            (Some(MEMORY), Some("device 3"))
+        );
+        let (counter, uuid) = (Type::Counter.into(), track.uuid.expect("a number"));
+        assert_eq!(events, [(10, counter, uuid), (20, counter, uuid)]);
+        let values = packets
+            .iter()
+            .filter_map(|p| p.track_event.as_ref()?.counter_value);
+        assert_eq!(values.collect::<Vec<_>>(), [4096, 0]);
     }
 
     #[test]

@@ -168,6 +168,15 @@ pub enum Event {
         /// The call that needed the memory.
         cause: u64,
     },
+    /// Bytes of device memory in use: replicas, and the scratch memory of kernels. Recorded as it changes.
+    Memory {
+        /// When.
+        at: u64,
+        /// The device.
+        device: DeviceId,
+        /// Bytes in use from now on.
+        bytes: u64,
+    },
     /// Host memory was page-locked.
     Pin {
         /// When it began and ended.
@@ -280,6 +289,7 @@ impl Event {
             | Event::Wait { .. }
             | Event::HostPart { .. }
             | Event::Evict { .. }
+            | Event::Memory { .. }
             | Event::Pin { .. }
             | Event::Unpin { .. }
             | Event::Range { .. }

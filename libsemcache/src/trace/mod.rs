@@ -17,12 +17,13 @@ pub mod ranges;
 mod ring;
 mod tally;
 mod tracer;
+mod tracks;
 
 pub use cause::{Within, cause};
 pub use clock::now;
-pub use encode::LANES;
 pub use event::{Event, Kind, OpId, Side, What};
 pub use on::on;
+pub use tracks::{LANES, MEMORY};
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::path::PathBuf;

@@ -116,6 +116,8 @@ pub enum Type {
     End = 2,
     /// A moment.
     Instant = 3,
+    /// The value of a counter's track from now on.
+    Counter = 4,
 }
 
 /// An event of a track.
@@ -136,6 +138,9 @@ pub struct TrackEvent {
     /// The track.
     #[prost(uint64, optional, tag = "11")]
     pub track_uuid: Option<u64>,
+    /// The value of a counter.
+    #[prost(int64, optional, tag = "30")]
+    pub counter_value: Option<i64>,
     /// Events with a common number are connected by arrows.
     #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub flow_ids: Vec<u64>,
@@ -185,7 +190,21 @@ pub struct TrackDescriptor {
     /// The track under which it is shown.
     #[prost(uint64, optional, tag = "5")]
     pub parent_uuid: Option<u64>,
+    /// The counter, if the track is the curve of one.
+    #[prost(message, optional, tag = "8")]
+    pub counter: Option<CounterDescriptor>,
 }
+
+/// A counter.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct CounterDescriptor {
+    /// What it counts: [`BYTES`].
+    #[prost(int32, optional, tag = "3")]
+    pub unit: Option<i32>,
+}
+
+/// The unit of a counter of bytes.
+pub const BYTES: i32 = 3;
 
 /// A process.
 #[derive(Clone, PartialEq, Message)]

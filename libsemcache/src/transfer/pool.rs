@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::ops::Deps;
 use crate::base::DeviceId;
 use crate::device::api::{Backend, DeviceError};
+use crate::trace;
 
 /// Alignment of every range, in bytes.
 pub const ALIGN: usize = 256;
@@ -50,6 +51,8 @@ pub struct Pool {
     chunks: Vec<Chunk>,
     free: BTreeMap<u64, Free>,
     taken: usize,
+    /// Bytes of the ranges in use.
+    in_use: usize,
     /// Ranges that kernels of the program may use, by address.
     held: BTreeMap<u64, Held>,
 }
@@ -80,6 +83,7 @@ impl Pool {
             chunks: Vec::new(),
             free: BTreeMap::new(),
             taken: 0,
+            in_use: 0,
             held: BTreeMap::new(),
         }
     }
@@ -94,7 +98,19 @@ impl Pool {
     /// Bytes not in use, which may lie in many pieces.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.capacity - self.taken + self.free.values().map(|f| f.len).sum::<usize>()
+        self.capacity - self.in_use
+    }
+
+    /// The bytes in use have become more or fewer.
+    fn set_in_use(&mut self, bytes: usize) {
+        self.in_use = bytes;
+        if trace::on() {
+            trace::record(trace::Event::Memory {
+                at: trace::now(),
+                device: self.device,
+                bytes: bytes as u64,
+            });
+        }
     }
 
     /// Allocates a range of at least `bytes`; returns it with the tickets that its first operation must wait for, or
@@ -130,8 +146,7 @@ impl Pool {
     /// holds.
     pub fn slots(&mut self, backend: &dyn Backend, bytes: usize) -> usize {
         let Some(len) = round(bytes) else { return 0 };
-        let free: usize = self.free.values().map(|f| f.len).sum();
-        let most = (self.capacity + free).saturating_sub(self.taken) / len;
+        let most = self.available() / len;
         if self.slots_now(len) < most - most / 8 {
             self.give_back_whole_chunks(backend);
         }
@@ -238,6 +253,7 @@ impl Pool {
             };
             self.free.insert(addr + len as u64, rest);
         }
+        self.set_in_use(self.in_use + len);
         Some((Range { addr, len }, found.deps))
     }
 
@@ -280,6 +296,7 @@ impl Pool {
             .find(|c| range.addr >= c.addr && range.addr < c.addr + c.len as u64)
             .map(|c| (c.addr, c.addr + c.len as u64));
         let Some((lo, hi)) = chunk_start else { return };
+        self.set_in_use(self.in_use - range.len);
         if let Some((&p, f)) = self.free.range(..start).next_back()
             && p >= lo
             && p + f.len as u64 == start

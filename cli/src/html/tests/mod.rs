@@ -34,6 +34,7 @@ fn trace() -> Trace {
         .op(id(1, KERNEL, 1), What::Kernel, 1, 8, (30, 70), &first[1..])
         .done();
     trace.devices[0].evictions = vec![(25_000, 1 << 19)];
+    trace.devices[0].memory = vec![(8_000, 1 << 20), (25_000, 1 << 19), (90_000, 0)];
     trace.summary = vec![("host.daxpy.small".to_owned(), 7)];
     trace.to = 100_000;
     trace

@@ -3,6 +3,7 @@
 use super::{report, trace};
 use crate::html::links::{End, Moved, links};
 use crate::html::moved::sums;
+use crate::html::residency::in_use;
 use crate::html::tests::given;
 use crate::html::text::{count, percent, printable};
 use crate::html::time::{Share, device_shares, thread_shares};
@@ -62,6 +63,20 @@ fn what_was_moved_is_the_sum_up_to_each_moment() {
     assert_eq!(sums.written_back, then(9, MIB));
     assert_eq!(sums.evicted, then(3, MIB / 2));
     assert_eq!(sums.untimed, 77);
+}
+
+#[test]
+fn memory_in_use_is_the_most_since_the_moment_before() {
+    let mut trace = trace();
+    let (whole, half) = (MIB, MIB / 2);
+    let expected = [[0].as_slice(), &[whole; 3], &[half; 6], &[0]].concat();
+    assert_eq!(in_use(&trace, &trace.devices[0], 10), expected);
+    // What is over within a moment is seen, and what came before the trace and after it.
+    trace.devices[0].memory = vec![(31_000, 5), (32_000, 9), (33_000, 2), (u64::MAX, 7)];
+    let expected = [[0; 4].as_slice(), &[9], &[2; 5], &[7]].concat();
+    assert_eq!(in_use(&trace, &trace.devices[0], 10), expected);
+    trace.devices[0].memory.clear();
+    assert_eq!(in_use(&trace, &trace.devices[0], 10), [0; 11]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::trace::model::{Device, Trace, What};
 fn a_page_of_a_report_and_a_trace() {
     let page = page(&given(Some(report()), [trace()]));
     // Two bars of devices and one of the thread, two timelines, and the bytes of two devices.
-    assert_eq!(check(&page), 7, "{page}");
+    assert_eq!(check(&page), 8, "{page}");
     for text in [
         "<b>3</b><span>of 9 calls on devices</span>",
         "<b>99 MB</b><span>less than copying at every call</span>",
@@ -44,7 +44,7 @@ fn a_page_of_a_report_alone_says_that_times_are_missing() {
 #[test]
 fn a_page_of_a_trace_alone_counts_its_calls() {
     let page = page(&given(None, [trace()]));
-    assert_eq!(check(&page), 7);
+    assert_eq!(check(&page), 8);
     assert!(
         page.contains("<b>1</b><span>of 9 calls on devices</span>"),
         "{page}"
@@ -85,6 +85,7 @@ fn the_largest_numbers_have_a_page() {
     let mut late = trace();
     (late.from, late.to) = (0, u64::MAX);
     late.devices[0].evictions.push((u64::MAX, u64::MAX));
+    late.devices[0].memory.push((u64::MAX, u64::MAX));
     for lane in late.devices.iter_mut().flat_map(|d| &mut d.lanes) {
         lane.ops.iter_mut().for_each(|op| op.amount = u64::MAX);
         lane.untimed = vec![(What::Upload, u64::MAX); 2];
@@ -98,6 +99,6 @@ fn the_largest_numbers_have_a_page() {
 #[test]
 fn of_many_traces_the_first_have_charts() {
     let page = page(&given(None, (0..10).map(|_| trace())));
-    assert_eq!(check(&page), 8 * 7);
+    assert_eq!(check(&page), 8 * 8);
     assert!(page.contains("Not shown: 2 more traces."), "{page}");
 }

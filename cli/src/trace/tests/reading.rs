@@ -6,6 +6,8 @@ use semcache::trace::perfetto::{
     Trace as File, TracePacket, TrackDescriptor, TrackEvent, Type,
 };
 
+use semcache::trace::MEMORY;
+
 use super::hand::{KERNEL, id};
 use crate::trace::gaps::gaps;
 use crate::trace::model::{Did, Side, Trace, What};
@@ -390,6 +392,29 @@ fn faults_and_evictions_are_where_they_are_waited_for() {
     assert_eq!(did(1), [(500, Did::Fault), (700, Did::Fault)]);
     assert_eq!(trace.cause(7).map(|(thread, _)| thread), Some(1));
     assert_eq!(trace.devices[0].evictions, [(20, 1), (30, 2)]);
+}
+
+#[test]
+fn the_memory_in_use_is_that_of_its_device() {
+    let value = |at, bytes| {
+        let event = TrackEvent {
+            r#type: Some(Type::Counter.into()),
+            track_uuid: Some(8),
+            counter_value: Some(bytes),
+            ..TrackEvent::default()
+        };
+        packet(at, event)
+    };
+    let packets = vec![
+        named(8, 3, MEMORY),
+        value(30, 4096),
+        value(20, 512),
+        value(40, -1),
+    ];
+    let all = head().into_iter().chain(packets).collect();
+    let trace = read(&bytes(all), 99).expect("a trace");
+    assert_eq!(trace.devices[0].memory, [(20, 512), (30, 4096), (40, 0)]);
+    assert_eq!(trace.damaged, 0);
 }
 
 #[test]

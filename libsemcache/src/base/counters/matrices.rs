@@ -36,7 +36,7 @@ pub struct Matrix {
     pub stores: Counter,
     /// Those on bytes that no device holds, in a panel with bytes that one does.
     pub false_sharing: Counter,
-    /// Nanoseconds of serving its faults.
+    /// Nanoseconds of serving its faults, but for waiting for kernels.
     pub ns: Counter,
     /// The site of the last load that faulted, by index, plus 1.
     pub load_site: Counter,

@@ -14,13 +14,14 @@ use crate::base::routine::MAX_ROUTINES;
 pub const OWNED: usize = 64;
 
 /// The reasons for which calls are passed on without a decision, in the order of the counters.
-pub const PASSED: [WhyHost; 6] = [
+pub const PASSED: [WhyHost; 7] = [
     WhyHost::Small,
     WhyHost::Nested,
     WhyHost::Convention,
     WhyHost::Providers,
     WhyHost::BadArgument,
     WhyHost::Unsupported,
+    WhyHost::Solver,
 ];
 
 /// The position of a reason's counter among the counters of a routine; that of [`WhyHost::Small`] for a reason that

@@ -88,6 +88,9 @@ named! {
         /// The program itself protects pages of an operand: by `mprotect`, a userfaultfd, a protection key or guard
         /// markers.
         Guarded = "guarded",
+        /// The call is one of a driver of LAPACK (`dgesv`), which runs on the host; BLAS calls that the LAPACK makes inside itself,
+        /// past the names of the BLAS, are not seen.
+        Solver = "solver",
     }
 }
 
@@ -168,6 +171,7 @@ impl WhyHost {
             WhyHost::Empty => "with nothing to compute",
             WhyHost::Environment => "under another floating-point environment",
             WhyHost::Guarded => "on memory that the program protects itself",
+            WhyHost::Solver => "of LAPACK, whose BLAS calls are out of sight",
         }
     }
 
@@ -209,6 +213,9 @@ impl WhyHost {
             }
             WhyHost::Guarded => {
                 "keep the memory of matrices free of guards (mprotect, userfaultfd)"
+            }
+            WhyHost::Solver => {
+                "with a LAPACK that calls the BLAS by name (the reference LAPACK, Debian's liblapack3), its products run on devices"
             }
         }
     }

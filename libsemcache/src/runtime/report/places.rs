@@ -79,7 +79,7 @@ pub struct Matrix {
     pub stores: u64,
     /// Those on bytes that no device holds.
     pub false_sharing: u64,
-    /// Seconds of serving its faults.
+    /// Seconds of serving its faults, but for waiting for kernels.
     pub seconds: f64,
     /// Where the last load that faulted was made.
     #[serde(skip_serializing_if = "Option::is_none")]

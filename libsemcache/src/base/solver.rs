@@ -1,0 +1,83 @@
+//! The drivers of LAPACK that are known by name.
+//!
+//! The host's LAPACK runs them. Most LAPACKs call the BLAS inside themselves, past its public names, so that these calls cannot be
+//! seen; the call of the driver can, and is counted and timed.
+
+use super::dtype::Dtype;
+
+/// Makes the enumeration from one table. A line has: the variant, the names by element type, the most arguments that it has in any
+/// type, and how many of these are flags (characters), each of which has a length behind all arguments.
+macro_rules! solvers {
+    ($($(#[$doc:meta])* $variant:ident: $names:expr, $arguments:literal, $flags:literal;)*) => {
+        /// A driver. One variant per operation; the element type is data.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Solver {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Solver {
+            /// Every driver, in the order of the variants.
+            pub const ALL: &[Solver] = &[$(Solver::$variant,)*];
+
+            /// The plain name for an element type.
+            #[must_use]
+            pub const fn name(self, dtype: Dtype) -> &'static str {
+                let names: [&'static str; 4] = match self { $(Solver::$variant => $names,)* };
+                names[dtype as usize]
+            }
+
+            /// The most words that it is called with, the lengths of flags included.
+            #[must_use]
+            pub const fn words(self) -> usize {
+                match self { $(Solver::$variant => $arguments + $flags,)* }
+            }
+        }
+    };
+}
+
+solvers! {
+    /// Solves `A X = B`.
+    Gesv: ["sgesv", "dgesv", "cgesv", "zgesv"], 8, 0;
+    /// Factors `A = P L U`.
+    Getrf: ["sgetrf", "dgetrf", "cgetrf", "zgetrf"], 6, 0;
+    /// Solves by the factors of getrf.
+    Getrs: ["sgetrs", "dgetrs", "cgetrs", "zgetrs"], 9, 1;
+    /// Inverts by the factors of getrf.
+    Getri: ["sgetri", "dgetri", "cgetri", "zgetri"], 7, 0;
+    /// Solves `A X = B`, A positive definite.
+    Posv: ["sposv", "dposv", "cposv", "zposv"], 8, 1;
+    /// Factors `A = L L^H`.
+    Potrf: ["spotrf", "dpotrf", "cpotrf", "zpotrf"], 5, 1;
+    /// Solves by the factor of potrf.
+    Potrs: ["spotrs", "dpotrs", "cpotrs", "zpotrs"], 8, 1;
+    /// Inverts by the factor of potrf.
+    Potri: ["spotri", "dpotri", "cpotri", "zpotri"], 5, 1;
+    /// Eigenvalues of a symmetric or Hermitian matrix, and eigenvectors.
+    Syev: ["ssyev", "dsyev", "cheev", "zheev"], 10, 2;
+    /// As syev, by divide and conquer.
+    Syevd: ["ssyevd", "dsyevd", "cheevd", "zheevd"], 13, 2;
+    /// As syev, by relatively robust representations.
+    Syevr: ["ssyevr", "dsyevr", "cheevr", "zheevr"], 23, 3;
+    /// The generalized symmetric or Hermitian eigenproblem, by divide and conquer.
+    Sygvd: ["ssygvd", "dsygvd", "chegvd", "zhegvd"], 16, 2;
+    /// Eigenvalues of a general matrix, and eigenvectors.
+    Geev: ["sgeev", "dgeev", "cgeev", "zgeev"], 14, 2;
+    /// As geev, balanced, with condition numbers.
+    Geevx: ["sgeevx", "dgeevx", "cgeevx", "zgeevx"], 23, 4;
+    /// Singular values, and singular vectors.
+    Gesvd: ["sgesvd", "dgesvd", "cgesvd", "zgesvd"], 15, 2;
+    /// As gesvd, by divide and conquer.
+    Gesdd: ["sgesdd", "dgesdd", "cgesdd", "zgesdd"], 15, 1;
+    /// Factors `A = Q R`.
+    Geqrf: ["sgeqrf", "dgeqrf", "cgeqrf", "zgeqrf"], 8, 0;
+    /// Q of the factors of geqrf.
+    Orgqr: ["sorgqr", "dorgqr", "cungqr", "zungqr"], 9, 0;
+    /// Least squares by QR or LQ.
+    Gels: ["sgels", "dgels", "cgels", "zgels"], 11, 1;
+    /// Least squares by singular values, by divide and conquer.
+    Gelsd: ["sgelsd", "dgelsd", "cgelsd", "zgelsd"], 15, 0;
+    /// The Schur form.
+    Gees: ["sgees", "dgees", "cgees", "zgees"], 15, 2;
+    /// As gees, with condition numbers.
+    Geesx: ["sgeesx", "dgeesx", "cgeesx", "zgeesx"], 20, 3;
+}
