@@ -4,8 +4,7 @@
 #   scripts/test.sh           9 minutes: format, clippy, documentation, all Rust tests, and one client of each kind, with what the
 #                             tests have compiled
 #   scripts/test.sh --ci      50 minutes at most, what CI runs: the same with the release build, loom, write-tracking against a second
-#                             userfaultfd, the quick part of every client suite but OpenBLAS's own tests, and the library
-#                             without its remedies
+#                             userfaultfd, and the quick part of every client suite but OpenBLAS's own tests
 #   scripts/test.sh --full    hours: every suite in its full length
 #
 # Each step is announced with its number and about how many seconds it takes; "60+": of its quick part, in full it is longer.
@@ -30,9 +29,10 @@ documentation() {
     cargo doc --workspace --no-deps --locked -q
 }
 cargo_test() { cargo test --workspace --exclude semcache-api --locked -q; }
-# What must not compile, the pages' programs and other crates' matrices take minutes: CI does these.
+# What must not compile, the pages' programs and other crates' matrices take minutes: CI does these, but for faer's, which takes two
+# to build.
 api() { cargo test -p semcache-api --locked -q --lib --test table --test absent; }
-api_features() { cargo test -p semcache-api --all-features --locked -q; }
+api_features() { cargo test -p semcache-api --features "$1" --locked -q; }
 loom() { RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom; }
 # Write-tracking against crate userfaultfd, whose bindings need libclang. With the features of the workspace, so that nothing of
 # it is built again.
@@ -46,6 +46,21 @@ host_blas() {
     if "$COMMAND" doctor | grep -A1 'host BLAS .*\(is wrong\|ended the process\|did not return\)'; then fail "the host BLAS is wrong"; fi
 }
 clients() { JOBS=2 "scripts/clients/$1.sh" "${@:2}"; }
+# The quick parts of suites, two at a time, as most keep one core busy. What a suite prints comes at its end.
+one_of_two() {
+    local log begun=$SECONDS quick=--quick
+    # MKL itself is in the whole suite only.
+    [ "$1" != mkl ] || quick=''
+    log=$(mktemp)
+    "scripts/clients/$1.sh" $quick >"$log" 2>&1 </dev/null || { cat "$log"; rm "$log"; printf 'FAILED: clients %s\n' "$1" >&2; exit 255; }
+    cat "$log"
+    rm "$log"
+    say "clients $1 $quick, $((SECONDS - begun)) s"
+}
+two_at_a_time() {
+    export -f one_of_two say
+    printf '%s\n' "$@" | xargs -P 2 -I NAME bash -c 'one_of_two NAME'
+}
 only() { ONLY=$2 "scripts/clients/$1.sh" --quick; }
 # With memory for three tiles of 256 x 256 double complex numbers on each device, the least that all of level 3 needs.
 least_memory() { MEMORY=3MiB "scripts/clients/$1.sh"; }
@@ -56,7 +71,11 @@ step 1 format
 step 45 clippy
 step 10 documentation
 step 390 cargo_test
-[ $# = 0 ] && step 10 api || step 240 api_features
+case "${1:-}" in
+'') step 10 api ;;
+--ci) step 180 api_features ndarray ;;
+*) step 360 api_features ndarray,faer ;;
+esac
 [ $# = 0 ] || step 30 loom
 [ $# = 0 ] || step 15 oracle_userfaultfd
 [ $# = 0 ] && step 5 build || step 95 build
@@ -78,9 +97,15 @@ case "${1:-}" in
     step 30 only edge '@(arguments|files|kernel|memory|guards_barrier|processes_fork|children_vfork|signals_chain|ends_locals|patches_one)'
     ;;
 --ci)
-    for suite in "${suites[@]}"; do step "${suite%:*}" clients "${suite#*:}" --quick; done
-    step 60 clients mkl
-    step 200 clients breaks --quick
+    # Alone: what uses both cores, measures time, or looks at all runs of the machine.
+    alone=' edge time top bench '
+    beside=(60:mkl)
+    for suite in "${suites[@]}"; do
+        if [[ $alone == *" ${suite#*:} "* ]]; then step "${suite%:*}" clients "${suite#*:}" --quick; else beside+=("$suite"); fi
+    done
+    # The longest first, so that neither of the two waits long for the other at the end.
+    mapfile -t beside < <(printf '%s\n' "${beside[@]}" | sort -t: -rn)
+    step 600 two_at_a_time "${beside[@]#*:}"
     ;;
 --full)
     # SciPy, scikit-learn and PyTorch take minutes to install alone, the testers in other spellings a minute to build.

@@ -15,7 +15,7 @@ mod row_major;
 
 use num_complex::Complex;
 use semcache::base::routine::Flag;
-use semcache::base::{Dtype, Op, Routine, Scalar, Value};
+use semcache::base::{Dtype, Op, Routine, Scalar, Solver, Value};
 use semcache::blas::{Call, Pointer};
 
 use crate::frame::Frame;
@@ -45,6 +45,20 @@ pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol) -> bool {
         _ => 13,
     };
     crate::core::any_restricted((0..words).map(|position| frame.word(position) as usize))
+}
+
+/// Whether a call of a driver of LAPACK only asks how much workspace another one would use.
+///
+/// # Safety
+/// The frame is that of a call of this driver.
+pub(crate) unsafe fn asks_for_workspace(frame: &Frame, solver: Solver, dtype: Dtype) -> bool {
+    // The lower half of -1, whichever width integers have: no workspace has 2^32 - 1 elements.
+    let asked = |before| {
+        let lwork = frame.word(before) as *const u32;
+        // SAFETY: the caller passes the address of an integer, which the driver reads first, too.
+        lwork.addr() > 4095 && unsafe { lwork.read_unaligned() } == u32::MAX
+    };
+    solver.before_lwork(dtype).is_some_and(asked)
 }
 
 /// The most words of a call's arguments that lie on the stack; up to three more than there are. A function that is called with more

@@ -24,8 +24,8 @@ use crate::decode;
 use crate::door::Door;
 use crate::frame::{self, Frame};
 use crate::hooks::real::with_errno_kept;
-use crate::python;
 use crate::resolve;
+use crate::script;
 use crate::sites::{self, Barred, Binding, Returns};
 use crate::substitute::{HostGemm, is_made_of_gemm};
 use crate::symbols::{COUNT, Class, SYMBOLS, Symbol};
@@ -60,9 +60,13 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     let Some(binding) = sites::cached(index, site).or_else(|| bind(index, site)) else {
         return give_up(frame, symbol);
     };
-    if let Class::Solver(_) = symbol.class {
+    if let Class::Solver(solver) = symbol.class {
+        // SAFETY: this is the frame of a call of the symbol.
+        if unsafe { decode::asks_for_workspace(frame, solver, symbol.dtype) } {
+            return host(frame, symbol, binding);
+        }
         // Not `thread.forwarded`: BLAS calls that LAPACK makes by name are decided upon as the program's own.
-        let site = runtime::caught(|| python::site(symbol, binding.number())).flatten();
+        let site = runtime::caught(|| script::site(symbol, binding.number())).flatten();
         counts::count(thread, symbol, site, WhyHost::Solver);
         let words = decode::words_on_stack(symbol);
         frame.time(words, symbol.index(), site, HostCall::left(Left::default()));
@@ -184,7 +188,7 @@ fn offload(
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
-        site: python::site(symbol, binding.number()),
+        site: script::site(symbol, binding.number()),
         begun,
         left: Some(left),
     };
@@ -232,7 +236,7 @@ fn offload_batch(
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
         host: Some(&door),
-        site: python::site(symbol, binding.number()),
+        site: script::site(symbol, binding.number()),
         begun,
         left: Some(left),
     };

@@ -64,6 +64,7 @@ fn examine() -> Examination {
     findings.extend(machine());
     findings.extend(host::blas());
     findings.extend([
+        host::solvers(),
         host_cores(),
         huge_pages(),
         userfaultfd(),

@@ -140,10 +140,22 @@ if [ -z "$PREBUILT" ]; then
     first python.json matrix "dgemm at $ROOT/tests/clients/planted.py:$(line_of planted.py '# product')" "changes it between calls"
     first python.json site "planted.py:$(line_of planted.py '# product')" "what it uses does not stay there"
     report --by site python.json >table
+    grep -q "planted.py:$(line_of planted.py '# small') .*ddot" table || { cat table; fail "the small calls' line is missing"; }
     run --report python_solver.json -- env SEMCACHE_OFFLOAD=auto SEMCACHE_SITES=python "$PYTHON" "$ROOT/tests/clients/planted.py" solver >out 2>err ||
         fail "planted.py solver: $(cat err)"
     first python_solver.json site "planted.py:$(line_of planted.py '# solver')" "30 of LAPACK, whose BLAS calls are out of sight"
-    grep -q "planted.py:$(line_of planted.py '# small') .*ddot" table || { cat table; fail "the small calls' line is missing"; }
+    run --report r.json -- env R_ENABLE_JIT=0 SEMCACHE_OFFLOAD=auto SEMCACHE_SITES=r Rscript -e 'options(keep.source = TRUE)' \
+        -e "source('$ROOT/tests/clients/planted.R')" >out 2>err || fail "planted.R: $(cat err)"
+    run --report octave.json -- env SEMCACHE_OFFLOAD=auto SEMCACHE_SITES=octave octave-cli --no-init-file --quiet "$ROOT/tests/clients/planted.m" \
+        >out 2>err || fail "planted.m: $(cat err)"
+    for script in r:R:'# ':dgesv octave:m:'% ':dgetrf; do
+        IFS=: read -r name ends mark routine <<<"$script"
+        report --by site $name.json >table
+        for line in product:dgemm solver:$routine; do
+            grep -q "planted.$ends:$(line_of planted.$ends "$mark${line%:*}") .*${line#*:}" table || { cat table; fail "planted.$ends: no ${line%:*}"; }
+        done
+        first $name.json site "planted.$ends:$(line_of planted.$ends "${mark}solver")" "20 of LAPACK, whose BLAS calls are out of sight"
+    done
 fi
 run --report many.json -- env SEMCACHE_OFFLOAD=auto ./many 2>err || fail "1,000 sites: $(cat err)"
 report many.json --assert calls.ddot.host==1000

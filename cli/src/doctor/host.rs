@@ -90,6 +90,20 @@ pub(super) fn blas() -> Vec<Finding> {
     found.into_iter().map(|(finding, _)| finding).collect()
 }
 
+/// Where solvers run.
+pub(super) fn solvers() -> Finding {
+    let found = find_library("liblapack.so.3").map_or_else(
+        || "programs bring their LAPACK".to_owned(),
+        |path| path.canonicalize().unwrap_or(path).display().to_string(),
+    );
+    ok(
+        "solvers",
+        format!(
+            "{found}: its drivers (dgesv) run on the host, counted and timed in reports as `solver`"
+        ),
+    )
+}
+
 /// What the child process, which called a library's routines, reported.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Verdict {

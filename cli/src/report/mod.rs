@@ -176,8 +176,8 @@ fn keys() -> String {
 # The report
 
 `semcache run --report FILE`, or `SEMCACHE_REPORT=FILE` where the library is preloaded without the command, writes a JSON report of
-all processes of the run on this machine: their sum, and each (`processes`: id, parent, MPI rank, command line, seconds from the first
-call to the end, whether it told its end; beyond 256 processes the others share an entry). The processes count in memory that they
+all processes of the run on this machine: their sum, and each (`processes`: id, parent, MPI rank, command line, when it began in seconds since the machine
+started (`begun_s`), seconds from the first call to the end, whether it told its end; beyond 256 processes the others share an entry). The processes count in memory that they
 share, so nothing is lost when one is killed or ends by `_exit`; without the command, the next process that ends writes what a killed
 one counted. Ranks of one MPI job add to one file; of a job on several machines each machine but the first has `FILE.NAME`, and
 `semcache report` adds them up. With `%p` in the path, which becomes the process id, each process has a file of its own.
@@ -185,18 +185,20 @@ one counted. Ranks of one MPI job add to one file; of a job on several machines 
 [schema/report.schema.json](schema/report.schema.json) is the schema of all. The report's `version` is 3 and
 rises when a key is renamed, goes or changes its meaning; a new key does not change it. `run` names the run, `node` the machine,
 `refused` counts processes that found no room among the counters. `devices` lists the devices that were
-used, each with the calls of which it ran a task (`calls`), its tasks, the bytes copied to it from the host (`h2d`), from it
+used, each with its `kind` (`cuda`, `sim`), its bytes of `memory`, the calls of which it ran a task (`calls`), its tasks, the bytes copied to it from the host (`h2d`), from it
 to the host (`d2h`) and to it from other devices (`p2p`), and the calls that ran on other devices only, by reason (`left_out`; calls
 that repeat an earlier one are not among these), and in virtual time what its kernels and copies took together and when the last of them
 is complete, in nanoseconds (`virtual_time`). `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
 (`host`), and those by reason (`why_host`). `sites` lists the places in the code that call the BLAS or whose accesses to a protected page faulted, those that matter most first:
 file with the code (`object`), address in it (`offset`), what it `does` (a routine, `load`, `store`), the calls there as in `calls`,
 the bytes copied for them, faults, and seconds. An access by a function of the library of C counts for its caller (`through`). The calls
-of a script have the address of its interpreter's or module's call; with `SEMCACHE_SITES=python` those with a decision, and those of LAPACK,
-have the line of the Python script (`line`): that of the innermost function outside of installed modules. Each takes Python's lock for
-that. `matrices` lists blocks of host memory that calls on devices had
-operands in: size of the first operand and where that call was made, calls, bytes copied, faults, and where the CPU last loaded
-(`load`) and stored (`store`) with a fault. Both have 200 entries at most.
+of a script have the address of its interpreter's or module's call; with `SEMCACHE_SITES` `python`, `r` or `octave` those with a decision, and those
+of LAPACK, have the line of the script (`line`): in Python that of the innermost function outside of installed modules, for which each
+call takes Python's lock; in R that of
+code that was read with `options(keep.source = TRUE)` and runs uncompiled (`R_ENABLE_JIT=0`); in Octave that of a file. `matrices` lists blocks of host memory that calls on devices had
+operands in: the name that the program gave it (`name`, by `semcache_name`), size of the first operand, where that call was made
+(`first`) and of which routine (`first_does`), calls, bytes copied, of them those copied back before calls returned as their pages hold
+other data, too (`edges`), faults, and where the CPU last loaded (`load`) and stored (`store`) with a fault. Both have 200 entries at most.
 
 `time` says what the program's threads spent on BLAS calls, in seconds, together and by routine (`time.routines`). No time counts twice:
 the parts add up to `time.blas_s`. Times of several threads and processes are added up. Names that end in `_estimate_s` or `_sampled_s`

@@ -9,8 +9,8 @@ mod values;
 
 use super::heuristics::Without;
 pub use settings::{
-    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile,
-    Scheduler, Sim, SimMachine, Window,
+    CudaSet, Devices, Fail, Gate, HostShare, Language, Memory, Offload, Peers, Pin, Ranks,
+    RatesFile, Scheduler, Sim, SimMachine, Window,
 };
 use values::Bad;
 pub use values::{parse_devices, parse_size};
@@ -96,9 +96,9 @@ variables! {
          built-in ones; off: no file (a file of that name is ./off).";
     REPORT = "SEMCACHE_REPORT", "path, - for a table on stderr", "none",
         "JSON report of all processes of the run at its end; with %p, which becomes the process id, each has one of its own.";
-    SITES = "SEMCACHE_SITES", "native, python", "native",
+    SITES = "SEMCACHE_SITES", "native, python, r, octave", "native",
         "What a call site is in the report: an address in the program's code, or for calls with a decision the line of the \
-         Python script, for which each such call takes Python's lock.";
+         script in this language, for which each such call asks the interpreter (docs/report.md).";
     TRACE = "SEMCACHE_TRACE", "path", "none",
         "Trace of calls, copies, kernels and faults in Perfetto's format, written while the program runs; %p is \
          the process id. Without %p the main process writes PATH, others PATH.PID.";
@@ -191,8 +191,8 @@ pub struct Config {
     pub cache_folder: Option<String>,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
     pub report: Option<String>,
-    /// `SEMCACHE_SITES`: whether the line of a Python script is the call site.
-    pub python_sites: bool,
+    /// `SEMCACHE_SITES`: the language of whose scripts lines are the call sites.
+    pub sites: Option<Language>,
     /// `SEMCACHE_TRACE`: a path that may hold `%p`.
     pub trace: Option<String>,
     /// `SEMCACHE_TRACE_LIMIT` in bytes.
@@ -230,7 +230,7 @@ impl Default for Config {
             rates: RatesFile::Calibrated,
             cache_folder: None,
             report: None,
-            python_sites: false,
+            sites: None,
             trace: None,
             trace_limit: DEFAULT_TRACE_LIMIT,
             nvtx: false,
@@ -278,7 +278,7 @@ impl Config {
                     })
                 }),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
-            python_sites: reader.read(SITES, d.python_sites, values::python_sites),
+            sites: reader.read(SITES, d.sites, values::sites),
             trace: reader.read(TRACE, d.trace, values::trace),
             trace_limit: reader.read(TRACE_LIMIT, d.trace_limit, values::positive_size),
             nvtx: reader.read(NVTX_INJECTION, d.nvtx, |_| Ok(true)),

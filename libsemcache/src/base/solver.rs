@@ -6,9 +6,10 @@
 use super::dtype::Dtype;
 
 /// Makes the enumeration from one table. A line has: the variant, the names by element type, the most arguments that it has in any
-/// type, and how many of these are flags (characters), each of which has a length behind all arguments.
+/// type, how many of these are flags (characters), each of which has a length behind all arguments, and how many arguments come before
+/// LWORK in real types and in complex ones (0: it has none).
 macro_rules! solvers {
-    ($($(#[$doc:meta])* $variant:ident: $names:expr, $arguments:literal, $flags:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident: $names:expr, $arguments:literal, $flags:literal, $lwork:expr;)*) => {
         /// A driver. One variant per operation; the element type is data.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Solver {
@@ -31,53 +32,85 @@ macro_rules! solvers {
             pub const fn words(self) -> usize {
                 match self { $(Solver::$variant => $arguments + $flags,)* }
             }
+
+            /// The number of arguments before LWORK, which is -1 in a call that only asks how much workspace another one would use.
+            #[must_use]
+            pub const fn before_lwork(self, dtype: Dtype) -> Option<usize> {
+                let [real, complex]: [usize; 2] = match self { $(Solver::$variant => $lwork,)* };
+                let before = if dtype.is_complex() { complex } else { real };
+                if before > 0 { Some(before) } else { None }
+            }
         }
     };
 }
 
 solvers! {
     /// Solves `A X = B`.
-    Gesv: ["sgesv", "dgesv", "cgesv", "zgesv"], 8, 0;
+    Gesv: ["sgesv", "dgesv", "cgesv", "zgesv"], 8, 0, [0, 0];
     /// Factors `A = P L U`.
-    Getrf: ["sgetrf", "dgetrf", "cgetrf", "zgetrf"], 6, 0;
+    Getrf: ["sgetrf", "dgetrf", "cgetrf", "zgetrf"], 6, 0, [0, 0];
     /// Solves by the factors of getrf.
-    Getrs: ["sgetrs", "dgetrs", "cgetrs", "zgetrs"], 9, 1;
+    Getrs: ["sgetrs", "dgetrs", "cgetrs", "zgetrs"], 9, 1, [0, 0];
     /// Inverts by the factors of getrf.
-    Getri: ["sgetri", "dgetri", "cgetri", "zgetri"], 7, 0;
+    Getri: ["sgetri", "dgetri", "cgetri", "zgetri"], 7, 0, [5, 5];
     /// Solves `A X = B`, A positive definite.
-    Posv: ["sposv", "dposv", "cposv", "zposv"], 8, 1;
+    Posv: ["sposv", "dposv", "cposv", "zposv"], 8, 1, [0, 0];
     /// Factors `A = L L^H`.
-    Potrf: ["spotrf", "dpotrf", "cpotrf", "zpotrf"], 5, 1;
+    Potrf: ["spotrf", "dpotrf", "cpotrf", "zpotrf"], 5, 1, [0, 0];
     /// Solves by the factor of potrf.
-    Potrs: ["spotrs", "dpotrs", "cpotrs", "zpotrs"], 8, 1;
+    Potrs: ["spotrs", "dpotrs", "cpotrs", "zpotrs"], 8, 1, [0, 0];
     /// Inverts by the factor of potrf.
-    Potri: ["spotri", "dpotri", "cpotri", "zpotri"], 5, 1;
+    Potri: ["spotri", "dpotri", "cpotri", "zpotri"], 5, 1, [0, 0];
     /// Eigenvalues of a symmetric or Hermitian matrix, and eigenvectors.
-    Syev: ["ssyev", "dsyev", "cheev", "zheev"], 10, 2;
+    Syev: ["ssyev", "dsyev", "cheev", "zheev"], 10, 2, [7, 7];
     /// As syev, by divide and conquer.
-    Syevd: ["ssyevd", "dsyevd", "cheevd", "zheevd"], 13, 2;
+    Syevd: ["ssyevd", "dsyevd", "cheevd", "zheevd"], 13, 2, [7, 7];
     /// As syev, by relatively robust representations.
-    Syevr: ["ssyevr", "dsyevr", "cheevr", "zheevr"], 23, 3;
+    Syevr: ["ssyevr", "dsyevr", "cheevr", "zheevr"], 23, 3, [17, 17];
     /// The generalized symmetric or Hermitian eigenproblem, by divide and conquer.
-    Sygvd: ["ssygvd", "dsygvd", "chegvd", "zhegvd"], 16, 2;
+    Sygvd: ["ssygvd", "dsygvd", "chegvd", "zhegvd"], 16, 2, [10, 10];
     /// Eigenvalues of a general matrix, and eigenvectors.
-    Geev: ["sgeev", "dgeev", "cgeev", "zgeev"], 14, 2;
+    Geev: ["sgeev", "dgeev", "cgeev", "zgeev"], 14, 2, [12, 11];
     /// As geev, balanced, with condition numbers.
-    Geevx: ["sgeevx", "dgeevx", "cgeevx", "zgeevx"], 23, 4;
+    Geevx: ["sgeevx", "dgeevx", "cgeevx", "zgeevx"], 23, 4, [20, 19];
     /// Singular values, and singular vectors.
-    Gesvd: ["sgesvd", "dgesvd", "cgesvd", "zgesvd"], 15, 2;
+    Gesvd: ["sgesvd", "dgesvd", "cgesvd", "zgesvd"], 15, 2, [12, 12];
     /// As gesvd, by divide and conquer.
-    Gesdd: ["sgesdd", "dgesdd", "cgesdd", "zgesdd"], 15, 1;
+    Gesdd: ["sgesdd", "dgesdd", "cgesdd", "zgesdd"], 15, 1, [11, 11];
     /// Factors `A = Q R`.
-    Geqrf: ["sgeqrf", "dgeqrf", "cgeqrf", "zgeqrf"], 8, 0;
+    Geqrf: ["sgeqrf", "dgeqrf", "cgeqrf", "zgeqrf"], 8, 0, [6, 6];
     /// Q of the factors of geqrf.
-    Orgqr: ["sorgqr", "dorgqr", "cungqr", "zungqr"], 9, 0;
+    Orgqr: ["sorgqr", "dorgqr", "cungqr", "zungqr"], 9, 0, [7, 7];
     /// Least squares by QR or LQ.
-    Gels: ["sgels", "dgels", "cgels", "zgels"], 11, 1;
+    Gels: ["sgels", "dgels", "cgels", "zgels"], 11, 1, [9, 9];
     /// Least squares by singular values, by divide and conquer.
-    Gelsd: ["sgelsd", "dgelsd", "cgelsd", "zgelsd"], 15, 0;
+    Gelsd: ["sgelsd", "dgelsd", "cgelsd", "zgelsd"], 15, 0, [11, 11];
     /// The Schur form.
-    Gees: ["sgees", "dgees", "cgees", "zgees"], 15, 2;
+    Gees: ["sgees", "dgees", "cgees", "zgees"], 15, 2, [12, 11];
     /// As gees, with condition numbers.
-    Geesx: ["sgeesx", "dgeesx", "cgeesx", "zgeesx"], 20, 3;
+    Geesx: ["sgeesx", "dgeesx", "cgeesx", "zgeesx"], 20, 3, [15, 14];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspace_is_an_argument() {
+        for solver in Solver::ALL {
+            for dtype in Dtype::ALL {
+                // INFO, at least, comes behind it.
+                let before = solver.before_lwork(dtype);
+                assert!(
+                    before.is_none_or(|n| n + 1 < solver.words()),
+                    "{}",
+                    solver.name(dtype)
+                );
+                assert!(solver.name(dtype).starts_with(dtype.letter()));
+            }
+        }
+        assert_eq!(Solver::Geev.before_lwork(Dtype::D), Some(12));
+        assert_eq!(Solver::Geev.before_lwork(Dtype::Z), Some(11));
+        assert_eq!(Solver::Gesv.before_lwork(Dtype::D), None);
+    }
 }

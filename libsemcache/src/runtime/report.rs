@@ -23,7 +23,7 @@ pub const VERSION: u32 = 3;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
-    /// The GPU's product name, or `simN` for simulated device N.
+    /// The GPU's product name, or `simN (...)` for simulated device N, with the cores that it shares and the machine that it stands for.
     pub name: String,
     /// `sim` or `cuda`.
     pub kind: String,

@@ -129,6 +129,17 @@ pub enum Scheduler {
     Xkaapi,
 }
 
+/// `SEMCACHE_SITES`: a language of scripts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Language {
+    /// Python
+    Python,
+    /// R
+    R,
+    /// Octave
+    Octave,
+}
+
 /// `SEMCACHE_PIN`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pin {

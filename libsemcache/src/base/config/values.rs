@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::settings::{
-    CudaSet, Devices, Fail, Gate, HostShare, Memory, Offload, Peers, Pin, Ranks, RatesFile,
-    Scheduler, Sim, SimMachine, Window,
+    CudaSet, Devices, Fail, Gate, HostShare, Language, Memory, Offload, Peers, Pin, Ranks,
+    RatesFile, Scheduler, Sim, SimMachine, Window,
 };
 use crate::base::heuristics::Without;
 use crate::base::ids::MAX_DEVICES;
@@ -254,11 +254,13 @@ pub(super) fn on_off(v: &str) -> Result<bool, Bad> {
     }
 }
 
-pub(super) fn python_sites(v: &str) -> Result<bool, Bad> {
+pub(super) fn sites(v: &str) -> Result<Option<Language>, Bad> {
     match v {
-        "native" => Ok(false),
-        "python" => Ok(true),
-        _ => Err(Bad("is not one of native, python")),
+        "native" => Ok(None),
+        "python" => Ok(Some(Language::Python)),
+        "r" => Ok(Some(Language::R)),
+        "octave" => Ok(Some(Language::Octave)),
+        _ => Err(Bad("is not one of native, python, r, octave")),
     }
 }
 

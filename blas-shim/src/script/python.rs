@@ -1,22 +1,12 @@
-//! The line of a Python script as a call site (`SEMCACHE_SITES=python`).
+//! The line of a Python script.
 //!
 //! The frames of a thread are read with Python's lock held, which modules release around their calls of a BLAS: a call waits for
 //! it, while it holds no lock of the runtime. Nothing is kept of Python's objects but numbers and text.
 
-#![expect(
-    unsafe_code,
-    reason = "calls functions of Python that it finds by name"
-)]
-
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::transmute;
 use std::sync::OnceLock;
 
-use semcache::base::counters::{Kind, PAGE, sites};
-use semcache::process::signals_blocked::SignalsBlocked;
-use semcache::runtime::init;
-
-use crate::symbols::Symbol;
+use super::{Line, function};
 
 type Object = *mut c_void;
 
@@ -43,19 +33,6 @@ struct Api {
 fn api() -> Option<&'static Api> {
     static API: OnceLock<Option<Api>> = OnceLock::new();
     let found = || {
-        // `dlsym` takes the loader's lock.
-        let _blocked = SignalsBlocked::new();
-        let address = |name: &CStr| {
-            // SAFETY: a C string; the loader finds the program's own symbols and those of all its libraries.
-            let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-            (!at.is_null()).then_some(at)
-        };
-        macro_rules! function {
-            ($name:literal) => {
-                // SAFETY: Python's documentation gives the function of this name this type.
-                unsafe { transmute::<*mut c_void, _>(address($name)?) }
-            };
-        }
         Some(Api {
             is_initialized: function!(c"Py_IsInitialized"),
             ensure: function!(c"PyGILState_Ensure"),
@@ -78,15 +55,9 @@ const DEEPEST: usize = 64;
 /// Parts of the paths of modules that are not the user's: of Python's own and of installed ones.
 const INSTALLED: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python"];
 
-/// The site of the line of a script that makes a call, if that is wanted and the thread runs one; else `native`.
-pub(crate) fn site(symbol: &Symbol, native: Option<usize>) -> Option<usize> {
-    if !init::config().python_sites {
-        return native;
-    }
-    api().and_then(|api| line_of(api, symbol)).or(native)
-}
-
-fn line_of(api: &Api, symbol: &Symbol) -> Option<usize> {
+/// The line that the calling thread runs, if it runs one.
+pub(super) fn line() -> Option<Line> {
+    let api = api()?;
     // SAFETY: may be called without the lock, at any time.
     if unsafe { (api.is_initialized)() } == 0 {
         return None;
@@ -94,22 +65,17 @@ fn line_of(api: &Api, symbol: &Symbol) -> Option<usize> {
     // SAFETY: the interpreter is initialised. The thread may have the lock already.
     let held = unsafe { (api.ensure)() };
     // SAFETY: the lock is held.
-    let found = unsafe { line_of_user(api) }.and_then(|(code, line, file)| {
-        let kind = Kind::Call(symbol.index());
-        let key = sites::key([code, line as usize, symbol.index()]);
-        PAGE.sites.find(key, kind, 0, 0, &|| labelled(&file, line))
-    });
+    let found = unsafe { line_of_user(api) };
     // SAFETY: what the thread had before `ensure`.
     unsafe { (api.release)(held) };
     found
 }
 
 /// The line that the calling thread runs in the innermost function that belongs to no installed module; if all do, in the innermost.
-/// Returns the address of the function's code, the line, and the file.
 ///
 /// # Safety
 /// The lock is held.
-unsafe fn line_of_user(api: &Api) -> Option<(usize, c_int, String)> {
+unsafe fn line_of_user(api: &Api) -> Option<Line> {
     let mut innermost = None;
     // SAFETY: by the contract; the frame is borrowed from the thread, which runs no Python code meanwhile.
     let mut frame = unsafe { (api.frame)() };
@@ -123,9 +89,10 @@ unsafe fn line_of_user(api: &Api) -> Option<(usize, c_int, String)> {
             let (line, code) = ((api.line)(frame), (api.code)(frame));
             let file = file_of(api, code);
             (api.drop)(code);
-            (code.addr(), line, file)
+            Line { file, line }
         };
-        let installed = at.2.starts_with('<') || INSTALLED.iter().any(|part| at.2.contains(part));
+        let installed =
+            at.file.starts_with('<') || INSTALLED.iter().any(|part| at.file.contains(part));
         // SAFETY: a frame of the thread; the one that called it is a new reference, or null.
         let back = unsafe { (api.back)(frame) };
         if owned {
@@ -168,12 +135,4 @@ unsafe fn file_of(api: &Api, code: Object) -> String {
         }
         copied.unwrap_or_default()
     }
-}
-
-/// File and line; of a long path its end.
-fn labelled(file: &str, line: c_int) -> String {
-    const MOST: usize = 100;
-    let tail: Vec<char> = file.chars().rev().take(MOST).collect();
-    let tail: String = tail.into_iter().rev().collect();
-    format!("{tail}:{line}")
 }

@@ -1,0 +1,11 @@
+% Products, and LAPACK, which hides its BLAS calls: the report must name the lines.
+n = 512;
+a = ones (n);
+for k = 1:10
+  b = a * a; % product
+end
+s = full (2 * eye (1200));
+for k = 1:20
+  [l, u] = lu (s); % solver
+end
+assert (isequal (u, s) && all (b(:) == n));
