@@ -5,26 +5,21 @@
     reason = "calls functions of interpreters that it finds by name"
 )]
 
+mod interpreter;
 mod octave;
 mod python;
 mod r;
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::c_int;
 use core::hash::{Hash as _, Hasher as _};
 use std::hash::DefaultHasher;
 
 use semcache::base::config::Language;
 use semcache::base::counters::{Kind, PAGE, sites};
-use semcache::process::signals_blocked::SignalsBlocked;
 use semcache::runtime::init;
 
 use crate::symbols::Symbol;
-
-/// A line of a script.
-struct Line {
-    file: String,
-    line: c_int,
-}
+use interpreter::Line;
 
 /// The site of the line of a script that makes a call, if that is wanted and the thread runs one; else `native`.
 pub(crate) fn site(symbol: &Symbol, native: Option<usize>) -> Option<usize> {
@@ -55,26 +50,3 @@ fn labelled(file: &str, line: c_int) -> String {
     let tail: String = tail.into_iter().rev().collect();
     format!("{tail}:{line}")
 }
-
-/// Whether the calling thread is the process's first, on which R and Octave run scripts.
-fn is_main() -> bool {
-    rustix::thread::gettid() == rustix::process::getpid()
-}
-
-/// The address of a function or of data that the process has loaded. To be called where the loader's lock may be waited for.
-fn loaded(name: &CStr) -> Option<*mut c_void> {
-    // `dlsym` takes the loader's lock.
-    let _blocked = SignalsBlocked::new();
-    // SAFETY: a C string; the loader finds the program's own symbols and those of all its libraries.
-    let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!at.is_null()).then_some(at)
-}
-
-/// The loaded function of a name, with the type of the field that it is assigned to.
-macro_rules! function {
-    ($name:literal) => {
-        // SAFETY: the interpreter's documentation, or its header, gives the function of this name this type.
-        unsafe { core::mem::transmute::<*mut core::ffi::c_void, _>($crate::script::loaded($name)?) }
-    };
-}
-use function;

@@ -6,7 +6,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use super::{Line, function};
+use super::interpreter::{Line, function};
 
 type Object = *mut c_void;
 

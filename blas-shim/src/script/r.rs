@@ -4,7 +4,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use super::{Line, function, is_main, loaded};
+use super::interpreter::{Line, function, is_main, loaded};
 
 type Object = *mut c_void;
 
