@@ -176,7 +176,7 @@ class Runs:
         done = subprocess.run(command, env=run.environment(), capture_output=True, text=True, timeout=LIMIT, check=False)
         if done.returncode or not os.path.exists(report):
             raise RuntimeError(f"{run.key}: exit status {done.returncode}: {done.stderr.strip()}")
-        if warned := [t for t in done.stderr.splitlines() if t.startswith("semcache: ") and "calls offloaded" not in t]:
+        if warned := [t for t in done.stderr.splitlines() if t.startswith("semcache: ") and "ran on devices" not in t]:
             raise RuntimeError(f"{run.key}: {' '.join(warned)}")
         with open(report, encoding="utf-8") as f:
             found = json.load(f)

@@ -38,6 +38,8 @@ pub(crate) fn line(report: &Report) -> String {
 const LEAST_S: f64 = 0.01;
 /// Up to this share of the time may be estimated without a word.
 const EXACT: f64 = 0.05;
+/// The share of the time from which on that of LAPACK's drivers is named.
+const MUCH: f64 = 0.1;
 
 /// What BLAS calls took, and what they would have taken without semcache, as far as that is known.
 fn took(report: &Report) -> String {
@@ -56,7 +58,12 @@ fn took(report: &Report) -> String {
         true => "about ",
         false => "",
     };
-    let took = format!("BLAS took {about}{}", seconds(now_s));
+    let solvers_s = solvers(report);
+    let within = match solvers_s > MUCH * now_s {
+        true => format!(" ({} of it in LAPACK, on the host)", seconds(solvers_s)),
+        false => String::new(),
+    };
+    let took = format!("BLAS took {about}{}{within}", seconds(now_s));
     let on_devices = report.sum.offloaded() > 0;
     match time.plain_estimate_s.filter(|_| on_devices) {
         Some(plain_s) if plain_s > 0.0 => {
@@ -72,6 +79,17 @@ fn took(report: &Report) -> String {
         }
         _ => format!("{took}; "),
     }
+}
+
+/// Seconds that LAPACK's drivers took, whose BLAS calls are out of sight.
+fn solvers(report: &Report) -> f64 {
+    let sum = &report.sum;
+    let solvers = sum
+        .calls
+        .iter()
+        .filter(|(_, calls)| calls.why_host.contains_key(WhyHost::Solver.name()));
+    let times = solvers.filter_map(|(name, _)| sum.time.routines.get(name));
+    times.map(|time| time.parts.host_s).sum()
 }
 
 fn factor(times: f64) -> String {
@@ -103,8 +121,7 @@ fn offloaded(report: &Report) -> String {
     if !rest.is_empty() {
         let some: u64 = rest.iter().map(|(_, some, _)| some).sum();
         let all: u64 = rest.iter().map(|(_, _, all)| all).sum();
-        let routines = counted(rest.len() as u64, "other routine");
-        ran += &format!(" and {some} of {all} of {routines}");
+        ran += &format!(" and {some} of {all} others");
     }
     let bytes = &counts.bytes;
     let against = match bytes.saved {
@@ -301,9 +318,27 @@ mod tests {
         let text = format!(r#"{{"calls":{{{}}}}}"#, calls.join(","));
         let line = line(&report(&[&text]));
         assert!(
-            line.contains("1 of 2 d calls and 1 of 2 of 1 other routine ran on devices"),
+            line.contains("1 of 2 d calls and 1 of 2 others ran on devices"),
             "{line}"
         );
+    }
+
+    #[test]
+    fn the_time_in_lapack_is_named() {
+        let text = |host_s: f64| {
+            format!(
+                r#"{{"calls":{{"dgemm":{{"offloaded":1}},"dgesv":{{"host":2,"why_host":{{"solver":2}}}}}},
+                "time":{{"blas_s":2.0,"host_s":{host_s},"routines":{{"dgesv":{{"host_s":{host_s}}}}}}}}}"#
+            )
+        };
+        let much = line(&report(&[&text(1.5)]));
+        assert!(
+            much.contains(
+                "BLAS took 2.00 s (1.50 s of it in LAPACK, on the host); 1 of 1 dgemm calls"
+            ),
+            "{much}"
+        );
+        assert!(!line(&report(&[&text(0.1)])).contains("LAPACK"));
     }
 
     #[test]
