@@ -68,6 +68,9 @@ int main(int count, char **words)
             sum += ddot_(&few, a, &step, b, &step); /* small */
     for (int k = 0; solver && k < ROUNDS; k++)
         sum += solve();
-    printf("%g %g %g %g\n", sum, c[5], c[ORDER * ORDER / 2], beside[0]);
+    printf("%g\n", sum);
+    /* Reading the result is a fault of its own, which would be a second one beside that of the input. */
+    if (strcmp(fault, "input"))
+        printf("%g %g %g\n", c[5], c[ORDER * ORDER / 2], beside[0]);
     return 0;
 }

@@ -17,4 +17,3 @@ if len(sys.argv) > 1:
 x = np.ones(40)
 for _ in range(2000):
     x @ x  # small
-print(c[0, 0])
