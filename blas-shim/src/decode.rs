@@ -56,7 +56,7 @@ pub(crate) unsafe fn asks_for_workspace(frame: &Frame, solver: Solver, dtype: Dt
     let asked = |before| {
         let lwork = frame.word(before) as *const u32;
         // SAFETY: the caller passes the address of an integer, which the driver reads first, too.
-        lwork.addr() > 4095 && unsafe { lwork.read_unaligned() } == u32::MAX
+        lwork.addr() >= reader::LOWEST && unsafe { lwork.read_unaligned() } == u32::MAX
     };
     solver.before_lwork(dtype).is_some_and(asked)
 }

@@ -68,8 +68,7 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
         // Not `thread.forwarded`: BLAS calls that LAPACK makes by name are decided upon as the program's own.
         let site = runtime::caught(|| script::site(symbol, binding.number())).flatten();
         counts::count(thread, symbol, site, WhyHost::Solver);
-        let words = decode::words_on_stack(symbol);
-        frame.time(words, symbol.index(), site, HostCall::left(Left::default()));
+        time(frame, symbol, site, HostCall::left(Left::default()));
         return host(frame, symbol, binding);
     }
     let sp = frame.entry_sp();
@@ -88,7 +87,7 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
         if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol)) {
             counts::count(thread, symbol, binding.number(), WhyHost::Small);
             if timed::small::comes() {
-                time(frame, symbol, binding, HostCall::small());
+                time(frame, symbol, binding.number(), HostCall::small());
             }
         } else {
             let left = Cell::new(Left::default());
@@ -96,7 +95,9 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
                 Some(None) => return ptr::null(),
                 Some(Some(Some(reason))) => counts::count(thread, symbol, binding.number(), reason),
                 // The runtime has counted the call.
-                Some(Some(None)) => time(frame, symbol, binding, HostCall::left(left.get())),
+                Some(Some(None)) => {
+                    time(frame, symbol, binding.number(), HostCall::left(left.get()))
+                }
                 // It has panicked before it changed any result.
                 None => {}
             }
@@ -109,9 +110,9 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
 }
 
 /// The host BLAS's function is called by the stub, which takes its time.
-fn time(frame: &mut Frame, symbol: &Symbol, binding: &Binding, call: HostCall) {
+fn time(frame: &mut Frame, symbol: &Symbol, site: Option<usize>, call: HostCall) {
     let words = decode::words_on_stack(symbol);
-    frame.time(words, symbol.index(), binding.number(), call);
+    frame.time(words, symbol.index(), site, call);
 }
 
 /// A call that is timed begins.

@@ -21,6 +21,11 @@ pub(crate) enum Class {
 }
 
 impl Class {
+    /// Whether the arguments are decoded: the calling conventions matter then.
+    pub(crate) const fn is_decoded(self) -> bool {
+        !matches!(self, Class::Jump | Class::Solver(_))
+    }
+
     /// The routine, if a call is one operation of a routine; `None` for batches and routines that are not offloaded.
     pub(crate) const fn routine(self) -> Option<Routine> {
         match self {

@@ -15,7 +15,7 @@ obtain "$dir/planted" gcc -g -O1 -Wall -Wextra -o "$dir/planted" "$ROOT/tests/cl
 clients_built
 cd "$dir"
 
-# A place is a line of Python, a fault is one of the library of C, a matrix has a name, which ends with its memory.
+# A place is a line of Python, a fault is one of the library of C, a matrix has a name.
 cat >places.py <<'P'
 import ctypes
 import os

@@ -55,9 +55,9 @@ use crate::thread;
 
 /// The environment variable that names the host BLAS.
 const OVERRIDE: &CStr = c"SEMCACHE_HOST_BLAS";
-/// The libraries that are opened if the process has no BLAS, for names that do not promise 64-bit integers.
+/// The libraries that are opened if the process has no BLAS, for names that do not promise 64-bit integers. The last has LAPACK alone.
 const SYSTEM: [&CStr; 3] = [c"libopenblas.so.0", c"libblas.so.3", c"liblapack.so.3"];
-/// The libraries that are opened if the process has no BLAS, for names that promise 64-bit integers.
+/// The same for names that promise 64-bit integers.
 const SYSTEM_64: [&CStr; 3] = [
     c"libopenblas64.so.0",
     c"libblas64.so.3",
@@ -247,21 +247,19 @@ fn binding(
             } else {
                 objects
             };
-            if matches!(symbol.class, Class::Solver(_)) {
-                // The arguments are not looked at.
-            } else if probing {
+            if probing {
                 binding.barred = Barred::NoConvention;
-            } else {
+            } else if !matches!(symbol.class, Class::Solver(_)) {
                 describe(&mut binding, via, &found, objects, probes)?;
             }
         }
-        None if matches!(symbol.class, Class::Jump | Class::Solver(_)) => {
+        None if !symbol.class.is_decoded() => {
             complain(symbol);
             binding.target = no_provider as *const c_void;
         }
         None => {}
     }
-    if !matches!(symbol.class, Class::Jump | Class::Solver(_))
+    if symbol.class.is_decoded()
         && binding.barred == Barred::No
         && !inside
         && !binding.target.is_null()
@@ -473,7 +471,14 @@ fn system(symbol: &Symbol) -> Option<Found> {
         Some(Width::Bits64) => (&SYSTEM_64, &LIBRARIES_64),
         Some(Width::Bits32) | None => (&SYSTEM, &LIBRARIES),
     };
-    names.iter().zip(handles).find_map(|(name, opened)| {
+    // Every other name is looked for in the libraries of the BLAS alone.
+    let most = if matches!(symbol.class, Class::Solver(_)) {
+        names.len()
+    } else {
+        names.len() - 1
+    };
+    let mut libraries = names.iter().zip(handles).take(most);
+    libraries.find_map(|(name, opened)| {
         let handle = opened.get(|| Handle::load(name).filter(|handle| !is_semcache(*handle)))?;
         in_library(symbol, handle)
     })

@@ -24,11 +24,26 @@ pub(super) fn loaded(name: &CStr) -> Option<*mut c_void> {
     (!at.is_null()).then_some(at)
 }
 
-/// The loaded function of a name, with the type of the field that it is assigned to.
-macro_rules! function {
-    ($name:literal) => {
-        // SAFETY: the interpreter's documentation, or its header, gives the function of this name this type.
-        unsafe { core::mem::transmute::<*mut core::ffi::c_void, _>($crate::script::interpreter::loaded($name)?) }
+/// Declares what of an interpreter is called or read, each with its type and its name for the linker, and `api()`, which finds all of it.
+macro_rules! api {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $name:literal;)*) => {
+        struct Api { $($(#[$doc])* $field: $type,)* }
+
+        /// What is declared above, if the process has the interpreter and that has all of it.
+        #[allow(clippy::transmute_ptr_to_ref, reason = "a declared type may be that of a reference to data")]
+        fn api() -> Option<&'static Api> {
+            static API: std::sync::OnceLock<Option<Api>> = std::sync::OnceLock::new();
+            let found = || {
+                Some(Api { $(
+                    // SAFETY: the interpreter's documentation, or its header, gives what has this name this type. An interpreter is
+                    // never unloaded.
+                    $field: unsafe {
+                        core::mem::transmute::<*mut c_void, $type>($crate::script::interpreter::loaded($name)?)
+                    },
+                )* })
+            };
+            API.get_or_init(found).as_ref()
+        }
     };
 }
-pub(super) use function;
+pub(super) use api;

@@ -4,9 +4,9 @@
 //! version of Octave lacks one, there is no line.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use super::interpreter::{Line, function, is_main, loaded};
+use super::interpreter::{Line, api, is_main};
 
 type Object = *mut c_void;
 
@@ -18,46 +18,26 @@ struct Text {
     own: [u8; 16],
 }
 
-struct Api {
-    /// The address of `octave::interpreter::m_instance`.
-    interpreter: usize,
+api! {
+    /// `octave::interpreter* octave::interpreter::m_instance`
+    interpreter: &'static AtomicPtr<c_void> = c"_ZN6octave11interpreter10m_instanceE";
     /// `tree_evaluator& octave::interpreter::get_evaluator()`
-    evaluator: unsafe extern "C" fn(Object) -> Object,
+    evaluator: unsafe extern "C" fn(Object) -> Object = c"_ZN6octave11interpreter13get_evaluatorEv";
     /// `int octave::tree_evaluator::debug_user_code_line() const`
-    line: unsafe extern "C" fn(Object) -> c_int,
+    line: unsafe extern "C" fn(Object) -> c_int = c"_ZNK6octave14tree_evaluator20debug_user_code_lineEv";
     /// `octave_user_code* octave::tree_evaluator::debug_user_code() const`
-    code: unsafe extern "C" fn(Object) -> Object,
+    code: unsafe extern "C" fn(Object) -> Object = c"_ZNK6octave14tree_evaluator15debug_user_codeEv";
     /// `std::string octave_user_code::fcn_file_name() const`: the result's address comes first.
-    file: unsafe extern "C" fn(*mut Text, Object) -> *mut Text,
+    file: unsafe extern "C" fn(*mut Text, Object) -> *mut Text = c"_ZNK16octave_user_code13fcn_file_nameB5cxx11Ev";
     /// `operator delete(void*)`
-    delete: unsafe extern "C" fn(*mut c_void),
-}
-
-/// The functions, if the process has an Octave.
-#[expect(
-    clippy::missing_transmute_annotations,
-    reason = "the type is that of the field"
-)]
-fn api() -> Option<&'static Api> {
-    static API: OnceLock<Option<Api>> = OnceLock::new();
-    let found = || {
-        Some(Api {
-            interpreter: loaded(c"_ZN6octave11interpreter10m_instanceE")?.expose_provenance(),
-            evaluator: function!(c"_ZN6octave11interpreter13get_evaluatorEv"),
-            line: function!(c"_ZNK6octave14tree_evaluator20debug_user_code_lineEv"),
-            code: function!(c"_ZNK6octave14tree_evaluator15debug_user_codeEv"),
-            file: function!(c"_ZNK16octave_user_code13fcn_file_nameB5cxx11Ev"),
-            delete: function!(c"_ZdlPv"),
-        })
-    };
-    API.get_or_init(found).as_ref()
+    delete: unsafe extern "C" fn(*mut c_void) = c"_ZdlPv";
 }
 
 /// The line that Octave runs on this thread, if it is one of a file.
 pub(super) fn line() -> Option<Line> {
     let api = api().filter(|_| is_main())?;
-    // SAFETY: a static member of pointer type, which is null as long as there is no interpreter.
-    let interpreter = unsafe { *core::ptr::with_exposed_provenance::<Object>(api.interpreter) };
+    // Null as long as there is no interpreter.
+    let interpreter = api.interpreter.load(Relaxed);
     if interpreter.is_null() {
         return None;
     }

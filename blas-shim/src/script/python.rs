@@ -4,50 +4,24 @@
 //! it, while it holds no lock of the runtime. Nothing is kept of Python's objects but numbers and text.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
 
-use super::interpreter::{Line, function};
+use super::interpreter::{Line, api};
 
 type Object = *mut c_void;
 
-/// The functions of Python's C interface, as of version 3.9.
-struct Api {
-    is_initialized: unsafe extern "C" fn() -> c_int,
-    ensure: unsafe extern "C" fn() -> c_int,
-    release: unsafe extern "C" fn(c_int),
-    frame: unsafe extern "C" fn() -> Object,
-    line: unsafe extern "C" fn(Object) -> c_int,
-    code: unsafe extern "C" fn(Object) -> Object,
-    back: unsafe extern "C" fn(Object) -> Object,
-    attribute: unsafe extern "C" fn(Object, *const c_char) -> Object,
-    text: unsafe extern "C" fn(Object) -> *const c_char,
-    clear: unsafe extern "C" fn(),
-    drop: unsafe extern "C" fn(Object),
-}
-
-/// The functions, if the process has a Python.
-#[expect(
-    clippy::missing_transmute_annotations,
-    reason = "the type is that of the field"
-)]
-fn api() -> Option<&'static Api> {
-    static API: OnceLock<Option<Api>> = OnceLock::new();
-    let found = || {
-        Some(Api {
-            is_initialized: function!(c"Py_IsInitialized"),
-            ensure: function!(c"PyGILState_Ensure"),
-            release: function!(c"PyGILState_Release"),
-            frame: function!(c"PyEval_GetFrame"),
-            line: function!(c"PyFrame_GetLineNumber"),
-            code: function!(c"PyFrame_GetCode"),
-            back: function!(c"PyFrame_GetBack"),
-            attribute: function!(c"PyObject_GetAttrString"),
-            text: function!(c"PyUnicode_AsUTF8"),
-            clear: function!(c"PyErr_Clear"),
-            drop: function!(c"Py_DecRef"),
-        })
-    };
-    API.get_or_init(found).as_ref()
+// Functions of Python's C interface, as of version 3.9.
+api! {
+    is_initialized: unsafe extern "C" fn() -> c_int = c"Py_IsInitialized";
+    ensure: unsafe extern "C" fn() -> c_int = c"PyGILState_Ensure";
+    release: unsafe extern "C" fn(c_int) = c"PyGILState_Release";
+    frame: unsafe extern "C" fn() -> Object = c"PyEval_GetFrame";
+    line: unsafe extern "C" fn(Object) -> c_int = c"PyFrame_GetLineNumber";
+    code: unsafe extern "C" fn(Object) -> Object = c"PyFrame_GetCode";
+    back: unsafe extern "C" fn(Object) -> Object = c"PyFrame_GetBack";
+    attribute: unsafe extern "C" fn(Object, *const c_char) -> Object = c"PyObject_GetAttrString";
+    text: unsafe extern "C" fn(Object) -> *const c_char = c"PyUnicode_AsUTF8";
+    clear: unsafe extern "C" fn() = c"PyErr_Clear";
+    drop: unsafe extern "C" fn(Object) = c"Py_DecRef";
 }
 
 /// The most frames that are looked at.

@@ -2,72 +2,44 @@
 //! session, else if the option is set before `source`.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
 
-use super::interpreter::{Line, function, is_main, loaded};
+use super::interpreter::{Line, api, is_main};
 
 type Object = *mut c_void;
 
-/// The functions of R's C interface, as `Rinternals.h` declares them.
-struct Api {
-    current: unsafe extern "C" fn(c_int) -> Object,
-    kind: unsafe extern "C" fn(Object) -> c_int,
-    file: unsafe extern "C" fn(Object) -> Object,
-    integers: unsafe extern "C" fn(Object) -> *mut c_int,
-    length: unsafe extern "C" fn(Object) -> c_int,
-    element: unsafe extern "C" fn(Object, isize) -> Object,
-    text: unsafe extern "C" fn(Object) -> *const c_char,
-    /// The address of `R_NilValue`.
-    nil: usize,
+// Functions of R's C interface, as `Rinternals.h` declares them.
+api! {
+    current: unsafe extern "C" fn(c_int) -> Object = c"R_GetCurrentSrcref";
+    kind: unsafe extern "C" fn(Object) -> c_int = c"TYPEOF";
+    file: unsafe extern "C" fn(Object) -> Object = c"R_GetSrcFilename";
+    integers: unsafe extern "C" fn(Object) -> *mut c_int = c"INTEGER";
+    length: unsafe extern "C" fn(Object) -> c_int = c"Rf_length";
+    element: unsafe extern "C" fn(Object, isize) -> Object = c"STRING_ELT";
+    text: unsafe extern "C" fn(Object) -> *const c_char = c"R_CHAR";
 }
 
 /// The most calls of R's functions that are looked at.
 const DEEPEST: c_int = 64;
-/// The type of vectors of integers.
+/// The types of vectors of integers and of texts.
 const INTSXP: c_int = 13;
-
-/// The functions, if the process has an R.
-#[expect(
-    clippy::missing_transmute_annotations,
-    reason = "the type is that of the field"
-)]
-fn api() -> Option<&'static Api> {
-    static API: OnceLock<Option<Api>> = OnceLock::new();
-    let found = || {
-        Some(Api {
-            current: function!(c"R_GetCurrentSrcref"),
-            kind: function!(c"TYPEOF"),
-            file: function!(c"R_GetSrcFilename"),
-            integers: function!(c"INTEGER"),
-            length: function!(c"Rf_length"),
-            element: function!(c"STRING_ELT"),
-            text: function!(c"R_CHAR"),
-            nil: loaded(c"R_NilValue")?.expose_provenance(),
-        })
-    };
-    API.get_or_init(found).as_ref()
-}
+const STRSXP: c_int = 16;
 
 /// The line that R runs on this thread, if it has noted one.
 pub(super) fn line() -> Option<Line> {
     let api = api().filter(|_| is_main())?;
-    // SAFETY: the data of this name is a pointer to an object, which R sets before it runs anything.
-    let nil = unsafe { *core::ptr::with_exposed_provenance::<Object>(api.nil) };
     // SAFETY: this is R's thread, in a function that R has called. Neither function allocates where there is a reference to source. A
     // reference holds eight integers, of which the first is the line, and refers to the file's name.
     unsafe {
         // That of byte code is a symbol.
-        let integers = |reference: &Object| {
-            !reference.is_null() && *reference != nil && (api.kind)(*reference) == INTSXP
-        };
+        let is = |object: Object, kind| !object.is_null() && (api.kind)(object) == kind;
         let mut references = (0..DEEPEST).map(|skip| (api.current)(skip));
-        let reference = references.find(integers)?;
+        let reference = references.find(|reference| is(*reference, INTSXP))?;
         if (api.length)(reference) < 1 {
             return None;
         }
         let line = *(api.integers)(reference);
         let name = (api.file)(reference);
-        if name.is_null() || name == nil || (api.length)(name) < 1 {
+        if !is(name, STRSXP) || (api.length)(name) < 1 {
             return None;
         }
         let text = (api.text)((api.element)(name, 0));
