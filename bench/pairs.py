@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Compares two builds of the library in one run: base, new, and base once more as a control, by turns.
 
-    pairs.py OUT [--only FIGURES] [--width PERCENT] [--rounds N] [--budget SECONDS] [--quick]
+    pairs.py OUT [--only FIGURES] [--width PERCENT] [--rounds N] [--budget SECONDS] [--with VAR=VALUE...] [--quick]
 
 A round runs a program once per side, in an order that rotates, and gives the ratios new/base and base/base of the medians
 that the three processes report. Rounds go on until the 95 % intervals of the mean of both ratios (of their logarithms, by
 Student's t) are at most WIDTH percent wide, or the time is over. OUT/pairs.md has the table, OUT/pairs.jsonl a line per
-process. FIGURES is a comma-separated list of what --help ends with; those of Octave need the folder of `gpu-octave.sh build`,
-the others that of `gpu-bench.sh build`, both made with BASE=FILE. A level-3 routine may have an order, or dgemm M:N:K, and
+process. With --with all three sides are the same build, and the new one has these variables. FIGURES is a comma-separated
+list of what --help ends with; those of Octave need the folder of `gpu-octave.sh build`, the others that of `gpu-bench.sh
+build`, made with BASE=FILE unless --with is given. A level-3 routine may have an order, or dgemm M:N:K, and
 SEMCACHE_MEMORY as a share of what its operands take: dgemm:4096, dsymm:16384@0.25, dgemm:512:16384:16384@0.1.
 DEVICES (default cuda) is what `semcache run --devices` gets.
 """
@@ -88,8 +89,8 @@ class Program:
         self.figures = [Figure(f"{title} (`{' '.join(self.words)}`)" if isinstance(where, dict) else f"resident dgemm, {self.sizes[where]}")
                         for title, where in wanted]
 
-    def measure(self, side):
-        lines = self.bench.run(side, [os.path.join(BIN, self.words[0]), *self.words[1:]], 120)
+    def measure(self, side, env):
+        lines = self.bench.run(side, [os.path.join(BIN, self.words[0]), *self.words[1:]], 120, env)
         found = [find(lines, **where) for where in self.wanted]
         return [statistics.median(line["seconds"]) for line in found] if all(found) else None
 
@@ -111,9 +112,9 @@ class Level3:
         program, *words = self.routine.command(self.repetitions)
         return [os.path.basename(program), *words]
 
-    def measure(self, side):
-        env = {"SEMCACHE_MEMORY": str(self.memory)} if self.memory else {}
-        line = find(self.bench.run(side, self.routine.command(self.repetitions), 120, env), variant="refilled")
+    def measure(self, side, env):
+        memory_ = {"SEMCACHE_MEMORY": str(self.memory)} if self.memory else {}
+        line = find(self.bench.run(side, self.routine.command(self.repetitions), 120, {**env, **memory_}), variant="refilled")
         return [statistics.median(line["seconds"])] if line else None
 
 
@@ -128,8 +129,8 @@ class Octave:
         self.words = [os.path.join(HERE, "octave.m"), workload, str(n), "3", "2", "4"]
         self.figures = [Figure(f"Octave, {title}, {n}")]
 
-    def measure(self, side):
-        entry = self.runner.run(side, self.words, 60)
+    def measure(self, side, env):
+        entry = self.runner.run(side, self.words, 60, env=env)
         return [self.median(entry)] if entry else None
 
 
@@ -147,7 +148,7 @@ def rounds(programs, o, end, notes):
                 return
             begun = time.monotonic()
             turn = count % len(SIDES)
-            got = {side: program.measure("base" if side == "control" else side) for side in SIDES[turn:] + SIDES[:turn]}
+            got = {side: program.measure(o.builds[side], o.variables if side == "ours" else {}) for side in SIDES[turn:] + SIDES[:turn]}
             if None in got.values():
                 notes.append(f"a run failed or was out of time: {program.figures[0].title}")
                 failed.add(program)
@@ -172,13 +173,16 @@ def main():
     parser.add_argument("--width", type=float, default=2, help="percent (2)")
     parser.add_argument("--rounds", type=int, default=30, help="at most (30)")
     parser.add_argument("--budget", type=float, default=500, help="seconds in all (500)")
+    parser.add_argument("--with", nargs="+", dest="variables", default=[], metavar="VAR=VALUE", help="what the new side has, of the same build")
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
     o = parser.parse_args()
     chosen = o.only.split(",") if o.only else known
     sized = lambda figure: not has_octave and re.fullmatch(r"d\w+(:\d+|:\d+:\d+:\d+)?(@[\d.]+)?", figure)
     if unknown := {f for f in chosen if not sized(f)} - set(known):
         sys.exit(f"pairs: no figure {' '.join(unknown)}; there are {' '.join(known)}")
-    if not os.path.exists(run.semcache("base")):
+    o.variables = dict(word.split("=", 1) for word in o.variables)
+    o.builds = {side: "ours" if o.variables or side == "ours" else "base" for side in SIDES}
+    if not os.path.exists(run.semcache(o.builds["base"])):
         sys.exit("pairs: no base library here: build with BASE=FILE")
     os.makedirs(o.out, exist_ok=True)
     begun, notes = time.monotonic(), []
@@ -205,7 +209,7 @@ def main():
     text = ["# Two builds in pairs" + (" (quick: sizes that show nothing but that everything runs)" if o.quick else ""), "",
             f"* GPUs: {len(gpus)} x {gpus[0]}" if gpus else f"* GPUs: none; devices {runner.devices}",
             f"* CPU: {cpu}, {os.cpu_count()} cores; Linux {platform.release()}",
-            f"* base: {version('base')}; new: {version()}",
+            f"* base: {version() if o.variables else version('base')}; new: {version()}" + "".join(f", {k}={v}" for k, v in o.variables.items()),
             f"* command: `pairs {quoted([w for w in sys.argv[1:] if w != o.out])}`", "",
             markdown(head, rows), ""]
     text += notes_text(notes + runner.notes)

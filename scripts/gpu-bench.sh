@@ -35,10 +35,10 @@ build_into() {
     local openblas=/usr/lib/x86_64-linux-gnu/libopenblas.so.0
     declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=family.c [fork]=""
         [families]=family.c [compose]=family.c [shapes]="" [places]=problem.c
-        [habits]="habits_parts.c habits_factor.c habits_change.c" [vector]="" [hints]="" [spmv]=csr.c [cg]=csr.c)
+        [habits]="habits_parts.c habits_factor.c habits_change.c" [vector]="" [hints]="" [spmv]=csr.c [cg]=csr.c [solve]=solve_matrix.c)
     declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
         [peer_families]=family.c [peer_contexts]="" [peer_strategies]="" [peer_places]=problem.c [peer_transfers]=""
-        [peer_csr]="csr.c cusparse.c" [peer_cg]="csr.c cusparse.c")
+        [peer_csr]="csr.c cusparse.c" [peer_cg]="csr.c cusparse.c" [peer_solve]="solve_matrix.c cusolver.c")
     say "benchmark programs"
     local -a parts
     for name in "${!ours[@]}"; do
