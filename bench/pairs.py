@@ -123,7 +123,7 @@ class Octave:
 
     def __init__(self, runner, key, quick):
         import octave
-        workload, title, size, small, _ = octave.WORKLOADS[key]
+        workload, title, size, small, *_ = octave.WORKLOADS[key]
         n = small if quick else size
         self.runner, self.median = runner, octave.median
         self.words = [os.path.join(HERE, "octave.m"), workload, str(n), "3", "2", "4"]

@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod counters;
+pub mod dense;
 pub mod device_set;
 pub mod distribution;
 pub mod dtype;

@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
+use super::dense::DenseWork;
 use super::{DeviceId, Work};
 
 /// What an operation of a device does, as far as its time tells a rate.
@@ -22,6 +23,8 @@ pub enum Operation {
     Kernel(Work),
     /// A product of a sparse matrix that moves this number of bytes of the device's memory.
     Sparse(usize),
+    /// A factorization or solution of a dense system.
+    Dense(DenseWork),
     /// Moves or fills bytes within the device.
     Within,
 }

@@ -24,6 +24,7 @@ pub use error::DeviceError;
 
 use core::time::Duration;
 
+pub use crate::base::dense::DenseKernel;
 pub use crate::base::kernel::{Kernel, Operand};
 pub use crate::base::sparse::CsrKernel;
 use crate::base::{DeviceId, Hardware, Link, Links};
@@ -109,10 +110,10 @@ pub const CELL_BYTES: usize = 16;
 pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// What a device answers that has no code for an operation.
-fn unable(device: DeviceId) -> DeviceError {
+fn unable(device: DeviceId, what: &'static str) -> DeviceError {
     DeviceError::Refused {
         device,
-        what: "sparse",
+        what,
         code: 0,
     }
 }
@@ -262,7 +263,7 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// Refused or lost.
     fn csr_scratch(&self, device: DeviceId, kernel: &CsrKernel) -> Result<usize, DeviceError> {
         let _ = kernel;
-        Err(unable(device))
+        Err(unable(device, "sparse"))
     }
 
     /// Queues a product of a sparse matrix on `Lane::Compute` of `device`, behind `after`.
@@ -281,7 +282,50 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         kernel: &CsrKernel,
     ) -> Result<Ticket, DeviceError> {
         let _ = (after, kernel);
-        Err(unable(device))
+        Err(unable(device, "sparse"))
+    }
+
+    /// Whether the device factors dense matrices and solves by factors, as far as is known without loading a library.
+    fn solves(&self, device: DeviceId) -> bool {
+        let _ = device;
+        false
+    }
+
+    /// Loads what a factorization or solution of this kind needs: a library, and the code of kernels. It takes up to seconds; other
+    /// threads' calls are held up for moments only.
+    ///
+    /// # Errors
+    /// Refused or lost: the device does not compute it.
+    fn load_solver(&self, device: DeviceId, kernel: &DenseKernel) -> Result<(), DeviceError> {
+        let _ = kernel;
+        Err(unable(device, "solve"))
+    }
+
+    /// Bytes of device memory that a factorization or solution needs beside its operands ([`DenseKernel::scratch`]).
+    ///
+    /// # Errors
+    /// Refused or lost.
+    fn dense_scratch(&self, device: DeviceId, kernel: &DenseKernel) -> Result<usize, DeviceError> {
+        let _ = kernel;
+        Err(unable(device, "solve"))
+    }
+
+    /// Queues a factorization or solution on `Lane::Compute` of `device`, behind `after`.
+    ///
+    /// # Errors
+    /// Refused or lost. Parts of it may have been queued, so that its outputs, and nothing else, may have changed.
+    ///
+    /// # Safety
+    /// As [`Backend::launch`], with the extents of [`DenseKernel::spans`] and at least as much scratch memory as
+    /// [`Backend::dense_scratch`] says. Pivots that are read lie within the matrix.
+    unsafe fn solve(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &DenseKernel,
+    ) -> Result<Ticket, DeviceError> {
+        let _ = (after, kernel);
+        Err(unable(device, "solve"))
     }
 
     /// Has the code of a kernel of these flags and sizes loaded, whose operands have no addresses, and waits for that. Changes nothing

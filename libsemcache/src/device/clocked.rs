@@ -11,9 +11,10 @@ use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::api::{
-    Backend, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket,
+    Backend, Caps, Cell, CsrKernel, DenseKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use crate::base::counters::{COUNTERS, on_device};
+use crate::base::dense::DenseWork;
 use crate::base::timed::{Copied, Operation};
 use crate::base::{DeviceId, Hardware};
 
@@ -121,7 +122,7 @@ fn count(device: DeviceId, operation: Operation, seconds: f64, end: f64) {
         Operation::Upload(_) => &on.uploads_ns,
         Operation::Download(_) => &on.write_backs_ns,
         Operation::Peer(..) => &on.peers_ns,
-        Operation::Kernel(_) | Operation::Sparse(_) => &on.kernels_ns,
+        Operation::Kernel(_) | Operation::Sparse(_) | Operation::Dense(_) => &on.kernels_ns,
         Operation::Within => return,
     };
     of.add((seconds * 1e9) as u64);
@@ -260,6 +261,31 @@ impl<B: Backend> Backend for Clocked<B> {
         self.queued(device, [after, &[]], operation, || {
             // SAFETY: the caller's promise.
             unsafe { self.inner.multiply_csr(device, after, kernel) }
+        })
+    }
+
+    fn solves(&self, device: DeviceId) -> bool {
+        self.inner.solves(device)
+    }
+
+    fn load_solver(&self, device: DeviceId, kernel: &DenseKernel) -> Result<(), DeviceError> {
+        self.inner.load_solver(device, kernel)
+    }
+
+    fn dense_scratch(&self, device: DeviceId, kernel: &DenseKernel) -> Result<usize, DeviceError> {
+        self.inner.dense_scratch(device, kernel)
+    }
+
+    unsafe fn solve(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &DenseKernel,
+    ) -> Result<Ticket, DeviceError> {
+        let operation = Operation::Dense(DenseWork::of(kernel));
+        self.queued(device, [after, &[]], operation, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.inner.solve(device, after, kernel) }
         })
     }
 

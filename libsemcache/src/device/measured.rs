@@ -88,7 +88,9 @@ fn count(device: DeviceId, operation: Operation, ns: u64) {
         Operation::Upload(copied) => (copied.bytes, &sampled.h2d_bytes, &sampled.h2d_ns),
         Operation::Download(copied) => (copied.bytes, &sampled.d2h_bytes, &sampled.d2h_ns),
         Operation::Peer(_, bytes) => (bytes, &sampled.p2p_bytes, &sampled.p2p_ns),
-        Operation::Kernel(_) | Operation::Sparse(_) => (1, &sampled.kernels, &sampled.kernel_ns),
+        Operation::Kernel(_) | Operation::Sparse(_) | Operation::Dense(_) => {
+            (1, &sampled.kernels, &sampled.kernel_ns)
+        }
         Operation::Within => return,
     };
     of.add(amount as u64);

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 
 use super::api::{
-    Backend, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket,
+    Backend, Caps, Cell, CsrKernel, DenseKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use crate::base::{DeviceId, Hardware};
 use crate::trace::{Event, OpId, What, cause, now, record};
@@ -206,6 +206,31 @@ impl Backend for Traced {
         // SAFETY: the caller's promise.
         let queued = unsafe { self.inner.multiply_csr(device, after, kernel) };
         self.queued(begun, queued, after, What::Kernel("csr"), kernel.nnz)
+    }
+
+    fn solves(&self, device: DeviceId) -> bool {
+        self.inner.solves(device)
+    }
+
+    fn load_solver(&self, device: DeviceId, kernel: &DenseKernel) -> Result<(), DeviceError> {
+        self.inner.load_solver(device, kernel)
+    }
+
+    fn dense_scratch(&self, device: DeviceId, kernel: &DenseKernel) -> Result<usize, DeviceError> {
+        self.inner.dense_scratch(device, kernel)
+    }
+
+    unsafe fn solve(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &DenseKernel,
+    ) -> Result<Ticket, DeviceError> {
+        let begun = now();
+        // SAFETY: the caller's promise.
+        let queued = unsafe { self.inner.solve(device, after, kernel) };
+        let work = kernel.m.saturating_mul(kernel.n);
+        self.queued(begun, queued, after, What::Kernel(kernel.step.name()), work)
     }
 
     fn load(&self, device: DeviceId, kernel: &Kernel) -> Result<(), DeviceError> {

@@ -157,7 +157,7 @@ impl Refined {
                 link(&mut now.p2p, &first.p2p, count, SLOW_COPY, bytes, seconds)
             }
             Operation::Kernel(work) => kernel(now, first, evidence, &work, seconds),
-            Operation::Sparse(_) | Operation::Within => false,
+            Operation::Sparse(_) | Operation::Dense(_) | Operation::Within => false,
         }
     }
 

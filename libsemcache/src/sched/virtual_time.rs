@@ -85,6 +85,7 @@ impl Clock for VirtualTime {
             }
             Operation::Kernel(work) => compute(device_s(&work, rates)),
             Operation::Sparse(bytes) => compute(bytes as f64 / rates.memory_bandwidth),
+            Operation::Dense(work) => compute(work.seconds(rates.gemm(work.dtype).peak_flops)),
             Operation::Within => {
                 let at = ready.max(now);
                 Span { start: at, end: at }

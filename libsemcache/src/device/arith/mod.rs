@@ -27,6 +27,7 @@
     reason = "kernels name raw addresses; the caller vouches for their extents"
 )]
 
+mod dense;
 mod level1;
 mod level2;
 mod level2_half;
@@ -46,6 +47,7 @@ use super::api::Kernel;
 use crate::base::{Routine, Scalar};
 use crate::with_dtype;
 
+pub use dense::solve;
 pub use span::{Span, spans};
 pub use sparse::multiply;
 use vector::{Vector, pointer, single};

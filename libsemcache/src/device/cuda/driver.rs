@@ -311,7 +311,7 @@ fn ready(r: Result<()>) -> Result<bool> {
 
 /// # Safety
 /// Both ranges are valid until the stream has completed the copy.
-unsafe fn copy_in(dst: u64, src: usize, len: usize, s: CUstream) -> Result<()> {
+pub(super) unsafe fn copy_in(dst: u64, src: usize, len: usize, s: CUstream) -> Result<()> {
     call!(cuMemcpyHtoDAsync_v2(
         dst,
         ptr::with_exposed_provenance(src),

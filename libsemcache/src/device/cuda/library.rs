@@ -9,9 +9,9 @@ use core::ffi::{CStr, c_int, c_void};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use cudarc::{cublas, cusparse, driver};
+use cudarc::{cublas, cusolver, cusparse, driver};
 
-use super::{CudaError, blas, sparse};
+use super::{CudaError, blas, dense, sparse};
 
 /// The functions that the driver must export.
 const DRIVER: &[&str] = &[
@@ -111,6 +111,23 @@ pub(super) fn cusparse(environment: &dyn Fn(&str) -> Option<String>, secure: boo
     sparse::FUNCTIONS.iter().all(has)
 }
 
+/// Major versions of cuSOLVER in CUDA 13 and 12.
+const CUSOLVER_MAJORS: [u32; 2] = [12, 11];
+
+/// Loads cuSOLVER; whether its functions may be called. `environment` looks up variables.
+pub(super) fn cusolver(environment: &dyn Fn(&str) -> Option<String>, secure: bool) -> bool {
+    // SAFETY: only loads libraries.
+    let present = || unsafe { cusolver::sys::is_culib_present() };
+    if !load("libcusolver", &CUSOLVER_MAJORS, environment, secure) || !present() {
+        return false;
+    }
+    // SAFETY: present, so this does not panic.
+    let lib = unsafe { cusolver::sys::culib() };
+    // SAFETY: the address is not used.
+    let has = |name: &&str| unsafe { lib.get::<*const c_void>(name.as_bytes()) }.is_ok();
+    dense::FUNCTIONS.iter().all(has)
+}
+
 /// Loads cuBLAS; afterwards its functions may be called. `environment` looks up variables.
 ///
 /// # Errors
@@ -142,7 +159,7 @@ pub(super) fn cublas(
 /// The folders in which a system's administrator installs cuBLAS.
 const SYSTEM: [&str; 2] = ["/usr/local/cuda/lib64", "/opt/cuda/lib64"];
 
-/// The folders in which CUDA's installers and pip put cuBLAS and cuSPARSE. Relative paths in variables are ignored, so that nothing
+/// The folders in which CUDA's installers and pip put cuBLAS, cuSOLVER and cuSPARSE. Relative paths in variables are ignored, so that nothing
 /// is loaded from the current folder.
 fn folders(environment: &dyn Fn(&str) -> Option<String>, secure: bool) -> Vec<PathBuf> {
     if secure {
@@ -187,6 +204,7 @@ fn folders(environment: &dyn Fn(&str) -> Option<String>, secure: bool) -> Vec<Pa
                 let nvidia = v.path().join(packages).join("nvidia");
                 dirs.push(nvidia.join("cu13/lib"));
                 dirs.push(nvidia.join("cublas/lib"));
+                dirs.push(nvidia.join("cusolver/lib"));
                 dirs.push(nvidia.join("cusparse/lib"));
             }
         }

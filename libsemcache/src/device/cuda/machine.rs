@@ -19,6 +19,7 @@ use log::debug;
 use super::Hooks;
 use super::blas::Blas;
 use super::clock::{Clock, Idle};
+use super::dense::Solver;
 use super::driver::{self, CUcontext, CUdevice, Current, End, Status};
 use super::loads::Loader;
 use super::pins::Pins;
@@ -29,8 +30,8 @@ use super::stream::Stream;
 use crate::base::timed::Operation;
 use crate::base::{DeviceId, Hardware};
 use crate::device::api::{
-    BUFFER_BYTES, Backend, CELL_BYTES, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region,
-    Shape, Ticket,
+    BUFFER_BYTES, Backend, CELL_BYTES, Caps, Cell, CsrKernel, DenseKernel, DeviceError, Kernel,
+    Lane, Region, Shape, Ticket,
 };
 use crate::device::host_memory::HostMemory;
 use crate::process::driver_scope::{DriverScope, in_driver_scope};
@@ -64,6 +65,8 @@ pub struct CudaMachine {
     pub(super) hooks: Hooks,
     /// Whether cuSPARSE is there; not looked for yet.
     pub(super) cusparse: OnceLock<bool>,
+    /// Whether cuSOLVER is there; not looked for yet.
+    pub(super) cusolver: OnceLock<bool>,
 }
 
 /// A GPU as the driver lists it.
@@ -104,6 +107,8 @@ pub(super) struct Queues {
     pub(super) blas: Blas,
     /// Made when a sparse matrix is first multiplied.
     pub(super) sparse: Option<Sparse>,
+    /// Made when a dense system is first solved.
+    pub(super) solver: Option<Solver>,
     pub(super) clock: Clock<Idle>,
     /// Staging memory of uploads, and of downloads.
     pub(super) ring_in: Ring,
@@ -123,6 +128,7 @@ impl Queues {
             lanes,
             blas,
             sparse: None,
+            solver: None,
             clock,
             ring_in,
             ring_out,
@@ -160,6 +166,7 @@ impl CudaMachine {
             queues: Mutex::new((0..n).map(|_| None).collect()),
             hooks,
             cusparse: OnceLock::new(),
+            cusolver: OnceLock::new(),
             gpus,
         }
     }
@@ -468,6 +475,28 @@ impl Backend for CudaMachine {
     ) -> Result<Ticket, DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { self.queue_sparse(device, after, kernel) }
+    }
+
+    fn solves(&self, device: DeviceId) -> bool {
+        self.up(device.index()).is_some() && *self.cusolver.get().unwrap_or(&true)
+    }
+
+    fn load_solver(&self, device: DeviceId, kernel: &DenseKernel) -> Result<(), DeviceError> {
+        self.bring_up_solver(device, kernel)
+    }
+
+    fn dense_scratch(&self, device: DeviceId, kernel: &DenseKernel) -> Result<usize, DeviceError> {
+        self.solver_scratch(device, kernel)
+    }
+
+    unsafe fn solve(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &DenseKernel,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.queue_solver(device, after, kernel) }
     }
 
     fn load(&self, device: DeviceId, kernel: &Kernel) -> Result<(), DeviceError> {

@@ -12,6 +12,7 @@
 mod blas;
 mod clock;
 mod copies;
+mod dense;
 mod driver;
 mod hardware;
 mod host;
@@ -23,6 +24,7 @@ mod pins;
 mod probe;
 mod products;
 mod ring;
+mod solvers;
 mod sparse;
 mod staged;
 mod start;

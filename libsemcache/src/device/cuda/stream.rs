@@ -206,6 +206,11 @@ impl Stream {
         self.complete(seq);
     }
 
+    /// The number that the next operation gets.
+    pub(super) fn next(&self) -> u64 {
+        self.issued + 1
+    }
+
     /// The number of operations known to be complete.
     pub(super) fn completed(&self) -> u64 {
         self.completed

@@ -15,7 +15,8 @@ use super::staged::{Failed, PIECE, Piece, Staged};
 use super::{BAD_VALUE, Inner, NO_LINK, SimMachine, copy, worker};
 use crate::base::{DeviceId, Link};
 use crate::device::api::{
-    Backend, Caps, Cell, CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket, cut,
+    Backend, Caps, Cell, CsrKernel, DenseKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket,
+    cut,
 };
 use crate::device::{arith, awaited};
 use crate::process::spent::{Spending, Spent};
@@ -267,6 +268,32 @@ impl Backend for SimMachine {
             self.inner.check(device, addr, bytes, "launch")?;
         }
         let work = Work::Sparse(Box::new(*kernel));
+        self.enqueue(device, Lane::Compute, after, work, "launch")
+    }
+
+    fn solves(&self, _: DeviceId) -> bool {
+        true
+    }
+
+    fn load_solver(&self, device: DeviceId, _: &DenseKernel) -> Result<(), DeviceError> {
+        self.inner.count(device, "load")
+    }
+
+    fn dense_scratch(&self, _: DeviceId, _: &DenseKernel) -> Result<usize, DeviceError> {
+        Ok(SCRATCH)
+    }
+
+    unsafe fn solve(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &DenseKernel,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "launch")?;
+        for (addr, bytes) in kernel.spans() {
+            self.inner.check(device, addr, bytes, "launch")?;
+        }
+        let work = Work::Dense(Box::new(*kernel));
         self.enqueue(device, Lane::Compute, after, work, "launch")
     }
 

@@ -21,7 +21,9 @@ use std::collections::VecDeque;
 use super::staged::{Piece, Staged};
 use super::status::BAD_VALUE;
 use crate::base::DeviceId;
-use crate::device::api::{CsrKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket};
+use crate::device::api::{
+    CsrKernel, DenseKernel, DeviceError, Kernel, Lane, Region, Shape, Ticket,
+};
 
 /// Streams per device.
 pub(super) const LANES: usize = Lane::ALL.len();
@@ -60,6 +62,7 @@ pub(super) enum Work {
     },
     Kernel(Kernel),
     Sparse(Box<CsrKernel>),
+    Dense(Box<DenseKernel>),
     Poison {
         dst: Region,
         shape: Shape,
@@ -72,6 +75,7 @@ impl Work {
         match *self {
             Work::Kernel(ref kernel) => kernel.work() < SMALL_FLOPS,
             Work::Sparse(ref kernel) => kernel.nnz < SMALL_FLOPS,
+            Work::Dense(_) => false,
             _ => {
                 let Shape { width, count } = self.shape();
                 width * count < SMALL_BYTES && count < 64
@@ -86,7 +90,7 @@ impl Work {
             Work::Download { shape, .. }
             | Work::Peer { shape, .. }
             | Work::Poison { shape, .. } => shape,
-            Work::Kernel(_) | Work::Sparse(_) => Shape { width: 0, count: 0 },
+            Work::Kernel(_) | Work::Sparse(_) | Work::Dense(_) => Shape { width: 0, count: 0 },
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::queue::{LANES, Op, Work};
 use crate::base::DeviceId;
+use crate::base::dense::DenseWork;
 use crate::base::timed::{Copied, Operation};
 use crate::device::api::Shape;
 use crate::device::measured::Reason;
@@ -38,6 +39,7 @@ impl Times {
             }
             Work::Kernel(ref kernel) => (Operation::Kernel(kernel.timed_work()), start),
             Work::Sparse(ref kernel) => (Operation::Sparse(kernel.bytes()), start),
+            Work::Dense(ref kernel) => (Operation::Dense(DenseWork::of(kernel)), start),
             Work::Peer { .. } | Work::Poison { .. } => (Operation::Within, start),
         };
         let Some(reason) = Reason::of(self.count.fetch_add(1, Relaxed) + 1) else {

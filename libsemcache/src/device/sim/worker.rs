@@ -155,6 +155,10 @@ fn execute(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
                 arith::multiply(kernel);
                 Ok(())
             }
+            Work::Dense(ref kernel) => {
+                arith::solve(kernel);
+                Ok(())
+            }
             Work::Poison { dst, shape } => {
                 copy::fill(dst, shape, POISON);
                 Ok(())
@@ -177,7 +181,7 @@ fn throttle(inner: &Inner, op: &Op, started: Instant) {
     };
     if matches!(
         op.work,
-        Work::Kernel(_) | Work::Sparse(_) | Work::Poison { .. }
+        Work::Kernel(_) | Work::Sparse(_) | Work::Dense(_) | Work::Poison { .. }
     ) {
         return;
     }

@@ -1,0 +1,217 @@
+//! Factorizations of dense matrices, and solutions by them, as a device computes each in one operation.
+
+use super::dtype::Dtype;
+use super::kernel::Operand;
+use super::routine::{Op, Uplo};
+
+/// What is computed, in place: the factor takes the place of A, the solution that of B.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// `A = P L U` with partial pivoting (LAPACK's getrf).
+    Lu,
+    /// Solves `op(A) X = B` by the factors of [`Step::Lu`] (getrs).
+    LuSolve,
+    /// `A = L L^H` or `U^H U` of a positive definite matrix, of which one triangle is read and written (potrf).
+    Cholesky,
+    /// Solves `A X = B` by the factor of [`Step::Cholesky`] (potrs).
+    CholeskySolve,
+}
+
+impl Step {
+    /// Its name in a trace, that of LAPACK.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Step::Lu => "getrf",
+            Step::LuSolve => "getrs",
+            Step::Cholesky => "potrf",
+            Step::CholeskySolve => "potrs",
+        }
+    }
+
+    /// Whether it solves with a factor, which stays as it is.
+    #[must_use]
+    pub const fn solves(self) -> bool {
+        matches!(self, Step::LuSolve | Step::CholeskySolve)
+    }
+
+    /// Whether it has pivots.
+    #[must_use]
+    pub const fn has_pivots(self) -> bool {
+        matches!(self, Step::Lu | Step::LuSolve)
+    }
+}
+
+/// A step on device memory. What it does not have is ignored.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DenseKernel {
+    /// What is computed.
+    pub step: Step,
+    /// Element type of A and B.
+    pub dtype: Dtype,
+    /// The triangle of a Cholesky factor.
+    pub uplo: Uplo,
+    /// `op(A)` of a solution by LU factors.
+    pub op: Op,
+    /// Rows of A.
+    pub m: usize,
+    /// Columns of A; as many as rows unless it is factored by LU.
+    pub n: usize,
+    /// Columns of B.
+    pub sides: usize,
+    /// A, column-major.
+    pub a: Operand,
+    /// B, column-major, of `n` rows.
+    pub b: Operand,
+    /// The address of `min(m, n)` pivots, which are 64-bit integers: in step `i`, from 1, rows `i` and pivot `i` are exchanged.
+    pub pivots: u64,
+    /// The address of a 32-bit integer, which a factorization sets to LAPACK's INFO: 0, or the number of the column, from 1, at which it
+    /// found the matrix singular, or not positive definite. After that A may be anything.
+    pub info: u64,
+    /// The address of as much memory as the device asks for.
+    pub scratch: u64,
+    /// Bytes of that memory.
+    pub scratch_bytes: usize,
+}
+
+/// What a step is, without its operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DenseWork {
+    /// What is computed.
+    pub step: Step,
+    /// The element type.
+    pub dtype: Dtype,
+    /// Rows and columns of A, and columns of B.
+    pub sizes: [usize; 3],
+}
+
+impl DenseWork {
+    /// Of a kernel.
+    #[must_use]
+    pub const fn of(kernel: &DenseKernel) -> DenseWork {
+        DenseWork {
+            step: kernel.step,
+            dtype: kernel.dtype,
+            sizes: [kernel.m, kernel.n, kernel.sides],
+        }
+    }
+
+    /// Real additions and multiplications, roughly.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a measure, not a count")]
+    pub fn flops(&self) -> f64 {
+        let [m, n, sides] = self.sizes.map(|size| size as f64);
+        let least = m.min(n);
+        let real = match self.step {
+            Step::Lu => 2.0 * (m * n * least - (m + n) * least * least / 2.0 + least.powi(3) / 3.0),
+            Step::Cholesky => n.powi(3) / 3.0,
+            Step::LuSolve | Step::CholeskySolve => 2.0 * n * n * sides,
+        };
+        real * if self.dtype.is_complex() { 4.0 } else { 1.0 }
+    }
+}
+
+/// Seconds for each column of A that a GPU takes besides what its arithmetic takes: of the panels, whose columns follow each other, or
+/// of triangular solutions with few columns. Fitted to cuSOLVER on an H200, orders 512 to 16384 (bench/results/h200-x1-solvers.md).
+const COLUMN_S: [f64; 4] = [2.3e-6, 0.9e-6, 0.4e-6, 0.65e-6];
+/// What its arithmetic reaches of the rate of large products.
+const SHARE: [f64; 4] = [0.55, 0.8, 0.7, 0.8];
+
+impl DenseWork {
+    /// Seconds on a device that computes large products of this element type at a rate, in flops per second.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
+    pub fn seconds(&self, flops_per_s: f64) -> f64 {
+        let step = self.step as usize;
+        let columns = self.sizes[0].min(self.sizes[1]) as f64;
+        columns * COLUMN_S[step] + self.flops() / (SHARE[step] * flops_per_s)
+    }
+}
+
+impl DenseKernel {
+    /// Bytes of a pivot, and of INFO.
+    pub const PIVOT: usize = 8;
+    /// As above.
+    pub const INFO: usize = 4;
+
+    /// First address and bytes of each operand that the kernel touches.
+    pub fn spans(&self) -> impl Iterator<Item = (u64, usize)> {
+        let matrix = |at: Operand, rows: usize, cols: usize| {
+            let elements = match rows == 0 || cols == 0 {
+                true => 0,
+                false => (cols - 1).saturating_mul(at.ld()).saturating_add(rows),
+            };
+            (at.addr, elements.saturating_mul(self.dtype.size()))
+        };
+        let solves = self.step.solves();
+        let pivots = if self.step.has_pivots() {
+            self.m.min(self.n)
+        } else {
+            0
+        };
+        let all = [
+            matrix(self.a, self.m, self.n),
+            matrix(self.b, self.n, if solves { self.sides } else { 0 }),
+            (self.pivots, pivots * DenseKernel::PIVOT),
+            (self.info, DenseKernel::INFO),
+            (self.scratch, self.scratch_bytes),
+        ];
+        all.into_iter().filter(|(_, bytes)| *bytes > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LU: DenseKernel = DenseKernel {
+        step: Step::Lu,
+        dtype: Dtype::D,
+        uplo: Uplo::Lower,
+        op: Op::None,
+        m: 4,
+        n: 3,
+        sides: 2,
+        a: Operand {
+            addr: 1000,
+            step: 5,
+        },
+        b: Operand {
+            addr: 2000,
+            step: 7,
+        },
+        pivots: 3000,
+        info: 4000,
+        scratch: 5000,
+        scratch_bytes: 0,
+    };
+
+    #[test]
+    fn a_step_touches_its_operands_alone() {
+        let of = |kernel: DenseKernel| kernel.spans().collect::<Vec<_>>();
+        assert_eq!(of(LU), [(1000, 112), (3000, 24), (4000, 4)]);
+        let solve = DenseKernel {
+            step: Step::CholeskySolve,
+            m: 3,
+            scratch_bytes: 16,
+            ..LU
+        };
+        assert_eq!(of(solve), [(1000, 104), (2000, 80), (4000, 4), (5000, 16)]);
+    }
+
+    #[test]
+    fn work_of_square_matrices() {
+        let lu = DenseKernel {
+            m: 300,
+            n: 300,
+            ..LU
+        };
+        assert!((DenseWork::of(&lu).flops() - 2.0 / 3.0 * 300f64.powi(3)).abs() < 1.0);
+        let tall = DenseKernel {
+            m: 3000,
+            n: 300,
+            ..LU
+        };
+        assert!((DenseWork::of(&tall).flops() - 300f64.powi(2) * (3000.0 - 100.0)).abs() < 1.0);
+    }
+}

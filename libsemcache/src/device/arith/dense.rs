@@ -1,0 +1,294 @@
+//! Factorizations and solutions of dense systems, column by column as LAPACK's unblocked routines compute them.
+
+#![expect(
+    unsafe_code,
+    reason = "works on raw memory that the caller vouches for"
+)]
+
+use num_complex::Complex;
+
+use super::vector::{pointer, real_part, zero};
+use crate::base::dense::{DenseKernel, Step};
+use crate::base::{Op, Scalar, Uplo, Value};
+use crate::device::api::Operand;
+use crate::with_dtype;
+
+/// Executes `kernel`, taking its addresses as addresses of this process.
+///
+/// # Safety
+/// The operands are memory of the extents that [`DenseKernel::spans`] says, pivots that are read lie within the matrix, no other thread
+/// writes any of it meanwhile, and no two operands overlap.
+pub unsafe fn solve(kernel: &DenseKernel) {
+    with_dtype!(kernel.dtype, T => {
+        // SAFETY: the caller's promise; `T` is the type that the kernel names.
+        let info = unsafe {
+            match kernel.step {
+                Step::Lu => lu::<T>(kernel),
+                Step::Cholesky => cholesky::<T>(kernel),
+                Step::LuSolve => lu_solve::<T>(kernel),
+                Step::CholeskySolve => cholesky_solve::<T>(kernel),
+            }
+        };
+        // SAFETY: as above.
+        unsafe { pointer::<i32>(kernel.info).write_unaligned(i32::try_from(info).unwrap_or(i32::MAX)) };
+    });
+}
+
+/// A column-major matrix.
+#[derive(Clone, Copy)]
+struct Matrix<T> {
+    first: *mut T,
+    ld: usize,
+}
+
+impl<T: Scalar> Matrix<T> {
+    fn new(at: Operand) -> Self {
+        Matrix {
+            first: pointer(at.addr),
+            ld: at.ld(),
+        }
+    }
+
+    fn at(self, i: usize, j: usize) -> *mut T {
+        self.first.wrapping_add(j * self.ld + i)
+    }
+
+    /// # Safety
+    /// The element exists.
+    unsafe fn get(self, i: usize, j: usize) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(i, j).read_unaligned() }
+    }
+
+    /// # Safety
+    /// The element exists.
+    unsafe fn set(self, i: usize, j: usize, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(i, j).write_unaligned(value) };
+    }
+
+    /// # Safety
+    /// Both rows have this number of elements.
+    unsafe fn exchange(self, rows: (usize, usize), columns: usize) {
+        for j in 0..columns {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let (a, b) = (self.get(rows.0, j), self.get(rows.1, j));
+                self.set(rows.0, j, b);
+                self.set(rows.1, j, a);
+            }
+        }
+    }
+}
+
+fn quotient<T: Scalar>(a: T, b: T) -> T {
+    let (a, b) = (a.to_value(), b.to_value());
+    let Complex { re, im } = Complex::new(a.re, a.im) / Complex::new(b.re, b.im);
+    match T::DTYPE.is_complex() {
+        true => T::from_value(Value { re, im }),
+        false => T::from_value(Value {
+            re: a.re / b.re,
+            im: 0.0,
+        }),
+    }
+}
+
+/// The size by which LAPACK chooses pivots.
+fn size<T: Scalar>(a: T) -> f64 {
+    let Value { re, im } = a.to_value();
+    re.abs() + im.abs()
+}
+
+/// # Safety
+/// As [`solve`].
+unsafe fn lu<T: Scalar>(kernel: &DenseKernel) -> usize {
+    let (a, pivots) = (Matrix::<T>::new(kernel.a), pointer::<i64>(kernel.pivots));
+    let (m, n) = (kernel.m, kernel.n);
+    let mut info = 0;
+    for j in 0..m.min(n) {
+        // SAFETY: rows and columns of A, and a pivot for each of the lesser number.
+        unsafe {
+            let mut pivot = j;
+            for i in j + 1..m {
+                if size(a.get(i, j)) > size(a.get(pivot, j)) {
+                    pivot = i;
+                }
+            }
+            pivots
+                .wrapping_add(j)
+                .write_unaligned(i64::try_from(pivot + 1).unwrap_or(0));
+            let of = a.get(pivot, j);
+            if of == zero() {
+                if info == 0 {
+                    info = j + 1;
+                }
+                continue;
+            }
+            if pivot != j {
+                a.exchange((j, pivot), n);
+            }
+            for i in j + 1..m {
+                a.set(i, j, quotient(a.get(i, j), of));
+            }
+            for c in j + 1..n {
+                let factor = a.get(j, c);
+                if factor == zero() {
+                    continue;
+                }
+                for i in j + 1..m {
+                    a.set(i, c, a.get(i, c) - a.get(i, j) * factor);
+                }
+            }
+        }
+    }
+    info
+}
+
+/// A Cholesky factor as a lower triangle: the upper one is its conjugate transpose.
+#[derive(Clone, Copy)]
+struct Lower<T>(Matrix<T>, Uplo);
+
+impl<T: Scalar> Lower<T> {
+    /// # Safety
+    /// As [`Matrix::get`]; `i >= j`.
+    unsafe fn get(self, i: usize, j: usize) -> T {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.1 {
+                Uplo::Lower => self.0.get(i, j),
+                Uplo::Upper => self.0.get(j, i).conj(),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Lower::get`].
+    unsafe fn set(self, i: usize, j: usize, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.1 {
+                Uplo::Lower => self.0.set(i, j, value),
+                Uplo::Upper => self.0.set(j, i, value.conj()),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`solve`].
+unsafe fn cholesky<T: Scalar>(kernel: &DenseKernel) -> usize {
+    let a = Lower(Matrix::<T>::new(kernel.a), kernel.uplo);
+    let n = kernel.n;
+    for j in 0..n {
+        // SAFETY: elements of the triangle.
+        unsafe {
+            let square = real_part(a.get(j, j)).to_value().re;
+            // Of a NaN, too.
+            if !(square > 0.0) {
+                return j + 1;
+            }
+            let root = T::from_value(Value {
+                re: square.sqrt(),
+                im: 0.0,
+            });
+            a.set(j, j, root);
+            for i in j + 1..n {
+                a.set(i, j, quotient(a.get(i, j), root));
+            }
+            for c in j + 1..n {
+                let factor = a.get(c, j).conj();
+                for i in c..n {
+                    a.set(i, c, a.get(i, c) - a.get(i, j) * factor);
+                }
+            }
+        }
+    }
+    0
+}
+
+/// Solves with a triangle in place: `forward`, a lower one. `get` gives its elements.
+///
+/// # Safety
+/// As [`solve`]; `get` may be called with rows and columns of the triangle.
+unsafe fn triangular<T: Scalar>(
+    kernel: &DenseKernel,
+    forward: bool,
+    unit: bool,
+    get: impl Fn(usize, usize) -> T,
+) {
+    let (b, n) = (Matrix::<T>::new(kernel.b), kernel.n);
+    for side in 0..kernel.sides {
+        for step in 0..n {
+            let j = if forward { step } else { n - 1 - step };
+            // SAFETY: elements of B.
+            unsafe {
+                let x = match unit {
+                    true => b.get(j, side),
+                    false => quotient(b.get(j, side), get(j, j)),
+                };
+                b.set(j, side, x);
+                let others = if forward { j + 1..n } else { 0..j };
+                for i in others {
+                    b.set(i, side, b.get(i, side) - get(i, j) * x);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`solve`].
+unsafe fn lu_solve<T: Scalar>(kernel: &DenseKernel) -> usize {
+    let (a, b, n) = (
+        Matrix::<T>::new(kernel.a),
+        Matrix::<T>::new(kernel.b),
+        kernel.n,
+    );
+    let exchange = |i: usize| {
+        // SAFETY: a pivot of row `i`, which names a row.
+        unsafe {
+            let with = pointer::<i64>(kernel.pivots)
+                .wrapping_add(i)
+                .read_unaligned();
+            let with = usize::try_from(with).unwrap_or(1).saturating_sub(1);
+            if with != i {
+                b.exchange((i, with), kernel.sides);
+            }
+        }
+    };
+    let conjugated = kernel.op == Op::ConjTrans;
+    // SAFETY: elements of A.
+    let plain = |i, j| unsafe { a.get(i, j) };
+    let transposed = |i: usize, j: usize| {
+        let element = plain(j, i);
+        if conjugated { element.conj() } else { element }
+    };
+    // SAFETY: as above.
+    unsafe {
+        match kernel.op {
+            Op::None => {
+                (0..n).for_each(exchange);
+                triangular::<T>(kernel, true, true, plain);
+                triangular::<T>(kernel, false, false, plain);
+            }
+            Op::Trans | Op::ConjTrans => {
+                triangular::<T>(kernel, true, false, transposed);
+                triangular::<T>(kernel, false, true, transposed);
+                (0..n).rev().for_each(exchange);
+            }
+        }
+    }
+    0
+}
+
+/// # Safety
+/// As [`solve`].
+unsafe fn cholesky_solve<T: Scalar>(kernel: &DenseKernel) -> usize {
+    let a = Lower(Matrix::<T>::new(kernel.a), kernel.uplo);
+    // SAFETY: elements of the triangle.
+    unsafe {
+        triangular::<T>(kernel, true, false, |i, j| a.get(i, j));
+        triangular::<T>(kernel, false, false, |i, j| a.get(j, i).conj());
+    }
+    0
+}

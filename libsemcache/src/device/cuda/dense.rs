@@ -1,0 +1,243 @@
+//! cuSOLVER: factorizations and solutions of dense systems, queued on the compute stream of one device.
+//!
+//! The library, of 140 MB, is loaded when a program first calls a solver that devices would compute sooner. Its functions with 64-bit
+//! integers serve all element types.
+#![expect(unsafe_code, reason = "calls cuSOLVER")]
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+use cudarc::cusolver::sys::{
+    self, cublasFillMode_t, cublasOperation_t, cudaDataType, cusolverDnHandle_t,
+    cusolverDnParams_t, cusolverStatus_t,
+};
+
+use super::driver::{CUstream, Status};
+use crate::base::dense::{DenseKernel, Step};
+use crate::base::{Dtype, Op, Uplo};
+
+/// The functions that cuSOLVER must export.
+pub(super) const FUNCTIONS: &[&str] = &[
+    "cusolverDnCreate",
+    "cusolverDnSetStream",
+    "cusolverDnCreateParams",
+    "cusolverDnXgetrf_bufferSize",
+    "cusolverDnXgetrf",
+    "cusolverDnXgetrs",
+    "cusolverDnXpotrf_bufferSize",
+    "cusolverDnXpotrf",
+    "cusolverDnXpotrs",
+];
+
+/// Added to cuSOLVER's statuses, so that they differ from the driver's, cuBLAS's and cuSPARSE's.
+const CUSOLVER: i32 = 30_000;
+/// `CUSOLVER_STATUS_INVALID_VALUE`
+const INVALID: Status = Status(CUSOLVER + 3);
+
+fn check(r: cusolverStatus_t) -> Result<(), Status> {
+    match r {
+        cusolverStatus_t::CUSOLVER_STATUS_SUCCESS => Ok(()),
+        other => Err(Status(CUSOLVER + other as i32)),
+    }
+}
+
+fn pointer<T>(addr: u64) -> *mut T {
+    // This code never dereferences the pointer.
+    ptr::without_provenance_mut(usize::try_from(addr).unwrap_or(0))
+}
+
+fn count(n: usize) -> Result<i64, Status> {
+    i64::try_from(n).map_err(|_| INVALID)
+}
+
+fn data_type(dtype: Dtype) -> cudaDataType {
+    match dtype {
+        Dtype::S => cudaDataType::CUDA_R_32F,
+        Dtype::D => cudaDataType::CUDA_R_64F,
+        Dtype::C => cudaDataType::CUDA_C_32F,
+        Dtype::Z => cudaDataType::CUDA_C_64F,
+    }
+}
+
+fn triangle(uplo: Uplo) -> cublasFillMode_t {
+    match uplo {
+        Uplo::Lower => cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
+        Uplo::Upper => cublasFillMode_t::CUBLAS_FILL_MODE_UPPER,
+    }
+}
+
+fn operation(op: Op) -> cublasOperation_t {
+    match op {
+        Op::None => cublasOperation_t::CUBLAS_OP_N,
+        Op::Trans => cublasOperation_t::CUBLAS_OP_T,
+        Op::ConjTrans => cublasOperation_t::CUBLAS_OP_C,
+    }
+}
+
+/// A handle, bound to the compute stream of the context that was current when it was made.
+#[derive(Debug)]
+pub(super) struct Solver {
+    handle: cusolverDnHandle_t,
+    params: cusolverDnParams_t,
+    /// Work space in host memory, with the number of the operation in its stream that uses it.
+    in_use: Vec<(u64, Box<[u64]>)>,
+}
+
+// SAFETY: cuSOLVER's handles may be used by any thread, one at a time: every use takes `&mut self`.
+unsafe impl Send for Solver {}
+
+impl Solver {
+    /// A handle on a stream of the current context.
+    ///
+    /// # Errors
+    /// cuSOLVER's status.
+    pub(super) fn new(stream: CUstream) -> Result<Solver, Status> {
+        let (mut handle, mut params) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: cuSOLVER is loaded; the handle and the parameters are live locals.
+        unsafe {
+            check(sys::cusolverDnCreate(&mut handle))?;
+            // Handle and stream belong to one context; the two stream types are the same type in CUDA.
+            check(sys::cusolverDnSetStream(handle, stream.cast()))?;
+            check(sys::cusolverDnCreateParams(&mut params))?;
+        }
+        Ok(Solver {
+            handle,
+            params,
+            in_use: Vec::new(),
+        })
+    }
+
+    /// Bytes of work space in device memory and in host memory.
+    fn space(&self, kernel: &DenseKernel) -> Result<(usize, usize), Status> {
+        let (mut device, mut host) = (0, 0);
+        let (m, n, ld) = (count(kernel.m)?, count(kernel.n)?, count(kernel.a.ld())?);
+        let (a, data) = (pointer::<c_void>(kernel.a.addr), data_type(kernel.dtype));
+        // SAFETY: a live handle; cuSOLVER reads nothing at these addresses.
+        check(unsafe {
+            match kernel.step {
+                Step::Lu => sys::cusolverDnXgetrf_bufferSize(
+                    self.handle,
+                    self.params,
+                    m,
+                    n,
+                    data,
+                    a,
+                    ld,
+                    data,
+                    &mut device,
+                    &mut host,
+                ),
+                Step::Cholesky => sys::cusolverDnXpotrf_bufferSize(
+                    self.handle,
+                    self.params,
+                    triangle(kernel.uplo),
+                    n,
+                    data,
+                    a,
+                    ld,
+                    data,
+                    &mut device,
+                    &mut host,
+                ),
+                Step::LuSolve | Step::CholeskySolve => return Ok((0, 0)),
+            }
+        })?;
+        Ok((device, host))
+    }
+
+    /// Bytes of device memory that a kernel needs beside its operands.
+    pub(super) fn scratch(&self, kernel: &DenseKernel) -> Result<usize, Status> {
+        self.space(kernel).map(|(device, _)| device)
+    }
+
+    /// Queues a kernel, which becomes the operation `seq` of its stream, of which those up to `completed` are complete. The context of
+    /// the handle is current.
+    ///
+    /// # Errors
+    /// Refused; parts of it may have been queued.
+    ///
+    /// # Safety
+    /// As `Backend::solve`.
+    pub(super) unsafe fn launch(
+        &mut self,
+        kernel: &DenseKernel,
+        (completed, seq): (u64, u64),
+    ) -> Result<(), Status> {
+        let (device, bytes) = self.space(kernel)?;
+        if device > kernel.scratch_bytes {
+            return Err(INVALID);
+        }
+        self.in_use.retain(|(by, _)| *by > completed);
+        let mut space = vec![0_u64; bytes.div_ceil(size_of::<u64>())].into_boxed_slice();
+        let host = match bytes {
+            0 => ptr::null_mut(),
+            _ => space.as_mut_ptr().cast::<c_void>(),
+        };
+        if bytes > 0 {
+            // Kept even if the launch fails: parts of it may run.
+            self.in_use.push((seq, space));
+        }
+        let (m, n, lda) = (count(kernel.m)?, count(kernel.n)?, count(kernel.a.ld())?);
+        let (sides, ldb) = (count(kernel.sides)?, count(kernel.b.ld())?);
+        let (a, b) = (
+            pointer::<c_void>(kernel.a.addr),
+            pointer::<c_void>(kernel.b.addr),
+        );
+        let (pivots, info) = (pointer::<i64>(kernel.pivots), pointer::<c_int>(kernel.info));
+        let (scratch, data) = (pointer::<c_void>(kernel.scratch), data_type(kernel.dtype));
+        let (handle, params) = (self.handle, self.params);
+        // SAFETY: a live handle, and memory that the caller vouches for.
+        check(unsafe {
+            match kernel.step {
+                Step::Lu => sys::cusolverDnXgetrf(
+                    handle, params, m, n, data, a, lda, pivots, data, scratch, device, host, bytes,
+                    info,
+                ),
+                Step::LuSolve => sys::cusolverDnXgetrs(
+                    handle,
+                    params,
+                    operation(kernel.op),
+                    n,
+                    sides,
+                    data,
+                    a,
+                    lda,
+                    pivots,
+                    data,
+                    b,
+                    ldb,
+                    info,
+                ),
+                Step::Cholesky => sys::cusolverDnXpotrf(
+                    handle,
+                    params,
+                    triangle(kernel.uplo),
+                    n,
+                    data,
+                    a,
+                    lda,
+                    data,
+                    scratch,
+                    device,
+                    host,
+                    bytes,
+                    info,
+                ),
+                Step::CholeskySolve => sys::cusolverDnXpotrs(
+                    handle,
+                    params,
+                    triangle(kernel.uplo),
+                    n,
+                    sides,
+                    data,
+                    a,
+                    lda,
+                    data,
+                    b,
+                    ldb,
+                    info,
+                ),
+            }
+        })
+    }
+}
