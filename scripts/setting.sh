@@ -169,6 +169,7 @@ standin_in() {
     cp "$BUILT/libsemcache_standin.so" "$1/libcuda.so.1"
     ln "$1/libcuda.so.1" "$1/libcublas.so.13"
     ln "$1/libcuda.so.1" "$1/libcusparse.so.12"
+    ln "$1/libcuda.so.1" "$1/libcusolver.so.12"
 }
 
 # legacy_clients: the programs of examples/legacy, in $TARGET/legacy.

@@ -12,6 +12,7 @@
 pub(crate) mod batch;
 mod reader;
 mod row_major;
+pub(crate) mod solver;
 
 use num_complex::Complex;
 use semcache::base::routine::Flag;

@@ -10,11 +10,13 @@ use core::ffi::c_void;
 use core::ptr;
 use std::panic::catch_unwind;
 
+use semcache::base::Solver;
 use semcache::base::counters::WhyHost;
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
 use semcache::process::signals_blocked::SignalsBlocked;
 use semcache::process::spent;
+use semcache::runtime::solver::solve;
 use semcache::runtime::timed::{self, HostCall, Left};
 use semcache_fault::cancel;
 
@@ -65,11 +67,7 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
         if unsafe { decode::asks_for_workspace(frame, solver, symbol.dtype) } {
             return host(frame, symbol, binding);
         }
-        // Not `thread.forwarded`: BLAS calls that LAPACK makes by name are decided upon as the program's own.
-        let site = runtime::caught(|| script::site(symbol, binding.number())).flatten();
-        counts::count(thread, symbol, site, WhyHost::Solver);
-        time(frame, symbol, site, HostCall::left(Left::default()));
-        return host(frame, symbol, binding);
+        return solver_entered(frame, symbol, solver, (binding, thread));
     }
     let sp = frame.entry_sp();
     if binding.barred == Barred::No {
@@ -106,6 +104,44 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
         counts::count(thread, symbol, binding.number(), reason);
     }
     thread.forwarded(sp, site);
+    host(frame, symbol, binding)
+}
+
+/// A call of a driver of LAPACK: a device computes it, or the host's LAPACK, whose time is taken. Without `thread.forwarded`: BLAS calls
+/// that LAPACK makes by name are decided upon as the program's own.
+fn solver_entered(
+    frame: &mut Frame,
+    symbol: &Symbol,
+    solver: Solver,
+    (binding, thread): (&Binding, &State),
+) -> *const c_void {
+    let begun = spent::now();
+    let site = runtime::caught(|| script::site(symbol, binding.number())).flatten();
+    // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
+    let decoded = unsafe { decode::solver::decode(frame, symbol, solver, binding) };
+    let left = Cell::new(Left::default());
+    match decoded.filter(|_| !cfg!(feature = "builtin-blas")) {
+        None => counts::count(thread, symbol, site, WhyHost::Solver),
+        Some(decoded) => {
+            let facts = Facts {
+                site,
+                begun,
+                left: Some(&left),
+                ..Facts::default()
+            };
+            let solved = runtime::caught(|| {
+                runtime::runs_here();
+                solve(&decoded.system, &facts)
+            });
+            // After a panic nothing has changed, or the process has ended.
+            if solved == Some(true) {
+                decoded.done();
+                frame.result = 0;
+                return ptr::null();
+            }
+        }
+    }
+    time(frame, symbol, site, HostCall::left(left.get()));
     host(frame, symbol, binding)
 }
 

@@ -20,6 +20,7 @@ pub mod process;
 pub mod protect;
 pub mod runtime;
 pub mod sched;
+pub mod solver;
 pub mod sparse;
 pub mod topology;
 pub mod trace;

@@ -11,6 +11,8 @@
     reason = "a test program, not the library in a user's process"
 )]
 
+#[path = "devices/dense.rs"]
+mod dense;
 #[path = "devices/kernels.rs"]
 mod kernels;
 #[path = "devices/level2.rs"]
@@ -50,6 +52,7 @@ const TESTS: &[Test] = &[
     ("level3", level3::run),
     ("large products", level3::large),
     ("sparse", sparse::all),
+    ("dense", dense::all),
     ("special_values", kernels::special_values),
     ("pins", pins),
     ("times", times::all),

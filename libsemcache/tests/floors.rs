@@ -60,6 +60,10 @@ const FLOORS: Floors = &[
         "sparse",
         &["base", "process", "host", "cache", "device::arith", "hints"],
     ),
+    (
+        "solver",
+        &["base", "cache", "device::api", "hints", "sparse::arrays"],
+    ),
     ("sched", &["base", "device", "plan", "model", "cache"]),
     (
         "blas",
@@ -91,6 +95,7 @@ const FLOORS: Floors = &[
             "blas",
             "hints",
             "sparse",
+            "solver",
             "trace",
         ],
     ),
@@ -112,6 +117,7 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/cache/",
     "libsemcache/src/sched/",
     "libsemcache/src/sparse/",
+    "libsemcache/src/solver/",
     "libsemcache/src/blas/finish.rs",
     "libsemcache/src/blas/replay.rs",
     "libsemcache/src/blas/deliver.rs",

@@ -22,7 +22,7 @@ use crate::state::{Handle, State, lock};
 /// cuBLAS 13.0.
 const VERSION: c_int = 130_000;
 
-/// One call of a function of cuBLAS or cuSPARSE: the locked state, and the settings of its handle.
+/// One call of a function of cuBLAS, cuSPARSE or cuSOLVER: the locked state, and the settings of its handle.
 pub(crate) struct Call {
     pub(crate) state: MutexGuard<'static, State>,
     pub(crate) stream: usize,

@@ -13,26 +13,31 @@ use std::sync::{Mutex, Once, PoisonError};
 use crate::end::{ENDED, end_with_process};
 use crate::machine::machine;
 use crate::misuse::complain;
-use crate::names::{BLAS_ERROR, BLAS_FAILED, Outcome, SPARSE_ERROR, SPARSE_FAILED, Status};
+use crate::names::{
+    BLAS_ERROR, BLAS_FAILED, Outcome, SOLVER_ERROR, SOLVER_FAILED, SPARSE_ERROR, SPARSE_FAILED,
+    Status,
+};
 use crate::settings::{Fail, settings};
 use crate::table::{COUNTS, NAMES};
 
-/// Which of the three libraries a function belongs to; their statuses differ.
+/// Which of the four libraries a function belongs to; their statuses differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
     Driver,
     Blas,
     Sparse,
+    Solver,
 }
 
 impl Family {
-    /// Whether this function registers the exit handler of its library: cuBLAS does at its first kernel, cuSPARSE with its first
-    /// handle.
+    /// Whether this function registers the exit handler of its library: cuBLAS does at its first kernel, cuSPARSE and cuSOLVER with
+    /// their first handle.
     fn begins_with(self, name: &str) -> bool {
         match self {
             Family::Driver => false,
             Family::Blas => name.contains("gem"),
             Family::Sparse => name == "cusparseCreate",
+            Family::Solver => name == "cusolverDnCreate",
         }
     }
 }
@@ -61,9 +66,10 @@ pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome
         Family::Driver => (Status::Unknown as i32, Status::Unknown as i32),
         Family::Blas => (BLAS_FAILED, BLAS_ERROR),
         Family::Sparse => (SPARSE_FAILED, SPARSE_ERROR),
+        Family::Solver => (SOLVER_FAILED, SOLVER_ERROR),
     };
     if family.begins_with(NAMES[index]) {
-        static FIRST: [Once; 3] = [const { Once::new() }; 3];
+        static FIRST: [Once; 4] = [const { Once::new() }; 4];
         FIRST[family as usize].call_once(end_with_process);
     }
     still_there(index);
@@ -94,6 +100,7 @@ pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome
             Family::Driver => status as i32,
             Family::Blas => status.blas(),
             Family::Sparse => status.sparse(),
+            Family::Solver => status.solver(),
         },
         Ok(None) if takes_memory(NAMES[index]) => Status::OutOfMemory as i32,
         Ok(None) => failed,

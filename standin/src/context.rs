@@ -87,6 +87,7 @@ pub(crate) fn context_destroy(context: usize) -> Outcome {
     state.events.retain(|_, e| e.context != context);
     state.handles.retain(|_, h| h.context != context);
     state.sparse_handles.retain(|_, h| h.context != context);
+    state.solver_handles.retain(|_, h| h.context != context);
     state.peers.retain(|(a, b)| *a != context && *b != context);
     let mine: Vec<(usize, Block)> = state
         .memory

@@ -1,4 +1,4 @@
-//! The exported functions of libcuda, libcublas and libcusparse, made from the rows of the table.
+//! The exported functions of libcuda, libcublas, libcusparse and libcusolver, made from the rows of the table.
 
 #![expect(unsafe_code, reason = "exports C functions")]
 
@@ -15,7 +15,8 @@ use crate::descriptors::Kind;
 use crate::table::{Entry, functions};
 use crate::transfer::{Copy2, Copy3};
 use crate::{
-    allocate, blas, context, level2, level3, matrices, order, packed, platform, sparse, transfer,
+    allocate, blas, context, level2, level3, matrices, order, packed, platform, solver, sparse,
+    transfer,
 };
 
 macro_rules! exports {

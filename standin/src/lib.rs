@@ -1,7 +1,7 @@
-//! A stand-in for `libcuda.so.1`, `libcublas.so.13` and `libcusparse.so.12`: the functions that the CUDA backend calls,
-//! carried out by the simulated devices of `semcache::device::sim`. One library exports the functions of all three, so that
-//! the file names can be links to one file and share its state. The stand-in exists for tests: where the behaviour of the real libraries
-//! is not specified, it does what is most likely to break a caller.
+//! A stand-in for `libcuda.so.1`, `libcublas.so.13`, `libcusparse.so.12` and `libcusolver.so.12`: the functions that the CUDA
+//! backend calls, carried out by the simulated devices of `semcache::device::sim`. One library exports the functions of all four, so
+//! that the file names can be links to one file and share its state. The stand-in exists for tests: where the behaviour of the real
+//! libraries is not specified, it does what is most likely to break a caller.
 //!
 //! * A context is a device, a stream is the list of tickets that its next operation waits for, an event is a copy of
 //!   such a list (`state`).
@@ -13,13 +13,15 @@
 //! * If the process replaces registered pages (`MADV_DONTNEED`), copy engines keep using the old pages, and see other
 //!   bytes than the CPU (`pages`).
 //! * Kernels accept operands in pinned host memory, which are copied to the device and back (`kernel`); products of sparse
-//!   matrices do not.
+//!   matrices and factorizations do not.
 //! * `cusparseSpMV` depends on what `cusparseSpMV_preprocess` left in scratch memory, and on the row offsets and column
 //!   indices of that moment; all other products overwrite their scratch memory (`multiply`).
+//! * Factorizations by cuSOLVER overwrite all of the work space that they ask for: the part in device memory in stream order, the part
+//!   in host memory inside the call and again when the factorization is complete (`solver`).
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `SEMCACHE_STANDIN` | comma list: `late`, `poison`, `seed=N`, `devices=N`, `memory=BYTES`, `taken=BYTES@CALL` (by others, from an allocation on), `loads=N` (of libraries, while it comes up), `files=N` (that it has open, five descriptors each; without one of them the devices are lost), `code=MICROSECONDS` (of the first call of each function of cuBLAS or cuSPARSE that queues a kernel), `system` |
+//! | `SEMCACHE_STANDIN` | comma list: `late`, `poison`, `seed=N`, `devices=N`, `memory=BYTES`, `taken=BYTES@CALL` (by others, from an allocation on), `loads=N` (of libraries, while it comes up), `files=N` (that it has open, five descriptors each; without one of them the devices are lost), `code=MICROSECONDS` (of the first call of each function of cuBLAS, cuSPARSE or cuSOLVER that queues a kernel), `system` |
 //! | `SEMCACHE_STANDIN_FAIL` | `NAME:K` or `any:K`, the Kth call of the function (of any but getters) fails without effect; `:sticky` appended, so does every later call of every function |
 //! | `SEMCACHE_STANDIN_COUNTS` | a file that gets a line `NAME CALLS` per function at exit |
 //!
@@ -52,6 +54,7 @@ mod packed;
 mod pages;
 mod platform;
 mod settings;
+mod solver;
 mod sparse;
 mod staging;
 mod state;

@@ -63,6 +63,17 @@ impl Status {
             _ => SPARSE_FAILED,
         }
     }
+
+    /// The status of cuSOLVER for the same error.
+    pub(crate) fn solver(self) -> i32 {
+        match self {
+            Status::NotInitialized | Status::InvalidContext | Status::InvalidHandle => 1,
+            Status::OutOfMemory => 2,
+            Status::InvalidValue => 3,
+            Status::NotSupported => 9,
+            _ => SOLVER_FAILED,
+        }
+    }
 }
 
 /// `CUBLAS_STATUS_EXECUTION_FAILED`
@@ -76,3 +87,9 @@ pub(crate) const SPARSE_FAILED: i32 = 6;
 
 /// `CUSPARSE_STATUS_INTERNAL_ERROR`
 pub(crate) const SPARSE_ERROR: i32 = 7;
+
+/// `CUSOLVER_STATUS_EXECUTION_FAILED`
+pub(crate) const SOLVER_FAILED: i32 = 6;
+
+/// `CUSOLVER_STATUS_INTERNAL_ERROR`
+pub(crate) const SOLVER_ERROR: i32 = 7;

@@ -23,12 +23,13 @@ use crate::state::{Handle, lock};
 /// `CUSPARSE_ORDER_COL`
 const BY_COLUMNS: c_int = 1;
 
-fn size(n: i64) -> Outcome<usize> {
+/// A size in 64 bits, as cuSPARSE and cuSOLVER take them.
+pub(crate) fn size(n: i64) -> Outcome<usize> {
     usize::try_from(n).map_err(|_| Status::InvalidValue)
 }
 
 /// `cudaDataType`
-fn dtype(code: c_int) -> Outcome<Dtype> {
+pub(crate) fn dtype(code: c_int) -> Outcome<Dtype> {
     match code {
         0 => Ok(Dtype::S),
         1 => Ok(Dtype::D),

@@ -26,7 +26,7 @@ thread_local! {
     static CURRENT: Cell<([usize; DEPTH], usize)> = const { Cell::new(([0; DEPTH], 0)) };
 }
 
-/// The state behind a `cublasHandle_t` or a `cusparseHandle_t`.
+/// The state behind a `cublasHandle_t`, a `cusparseHandle_t` or a `cusolverDnHandle_t`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handle {
     pub(crate) context: usize,
@@ -50,6 +50,9 @@ pub(crate) struct State {
     pub(crate) events: BTreeMap<usize, Event>,
     pub(crate) handles: BTreeMap<usize, Handle>,
     pub(crate) sparse_handles: BTreeMap<usize, Handle>,
+    pub(crate) solver_handles: BTreeMap<usize, Handle>,
+    /// The parameters that cuSOLVER has made (`cusolverDnParams_t`).
+    pub(crate) solver_params: BTreeSet<usize>,
     pub(crate) descriptors: Objects,
     pub(crate) memory: Memory,
     pub(crate) staging: Staging,
@@ -94,6 +97,8 @@ impl State {
             events: BTreeMap::new(),
             handles: BTreeMap::new(),
             sparse_handles: BTreeMap::new(),
+            solver_handles: BTreeMap::new(),
+            solver_params: BTreeSet::new(),
             descriptors: Objects::new(),
             memory: Memory {
                 blocks: BTreeMap::new(),

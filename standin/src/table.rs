@@ -1,5 +1,5 @@
-//! The table of the exported functions of libcuda, libcublas and libcusparse: their names and counters are made from its rows here,
-//! and the symbols in `exports`. A row is the library, the symbols (with a tag that distinguishes them), the arguments,
+//! The table of the exported functions of libcuda, libcublas, libcusparse and libcusolver: their names and counters are made from its
+//! rows here, and the symbols in `exports`. A row is the library, the symbols (with a tag that distinguishes them), the arguments,
 //! and the function that does the work.
 
 use core::sync::atomic::AtomicU64;
@@ -179,6 +179,28 @@ macro_rules! functions {
             Sparse [cusparseSpMM]
                 (handle: usize, op: c_int, op_x: c_int, alpha: *const c_void, matrix: usize, x: usize, beta: *const c_void, y: usize,
                  compute: c_int, algorithm: c_int, scratch: u64) => sparse::multiply_vectors;
+
+            Solver [cusolverDnCreate] (handle: *mut usize) => solver::create;
+            Solver [cusolverDnSetStream] (handle: usize, stream: usize) => solver::set_stream;
+            Solver [cusolverDnCreateParams] (params: *mut usize) => solver::create_params;
+            Solver [cusolverDnXgetrf_bufferSize]
+                (handle: usize, params: usize, m: i64, n: i64, type_a: c_int, a: u64, lda: i64, compute: c_int, device: *mut usize,
+                 host: *mut usize) => solver::lu_space;
+            Solver [cusolverDnXgetrf]
+                (handle: usize, params: usize, m: i64, n: i64, type_a: c_int, a: u64, lda: i64, pivots: u64, compute: c_int,
+                 device: u64, device_bytes: usize, host: *mut c_void, host_bytes: usize, info: u64) => solver::lu;
+            Solver [cusolverDnXgetrs]
+                (handle: usize, params: usize, op: c_int, n: i64, sides: i64, type_a: c_int, a: u64, lda: i64, pivots: u64,
+                 type_b: c_int, b: u64, ldb: i64, info: u64) => solver::lu_solve;
+            Solver [cusolverDnXpotrf_bufferSize]
+                (handle: usize, params: usize, uplo: c_int, n: i64, type_a: c_int, a: u64, lda: i64, compute: c_int,
+                 device: *mut usize, host: *mut usize) => solver::cholesky_space;
+            Solver [cusolverDnXpotrf]
+                (handle: usize, params: usize, uplo: c_int, n: i64, type_a: c_int, a: u64, lda: i64, compute: c_int, device: u64,
+                 device_bytes: usize, host: *mut c_void, host_bytes: usize, info: u64) => solver::cholesky;
+            Solver [cusolverDnXpotrs]
+                (handle: usize, params: usize, uplo: c_int, n: i64, sides: i64, type_a: c_int, a: u64, lda: i64, type_b: c_int,
+                 b: u64, ldb: i64, info: u64) => solver::cholesky_solve;
         }
     };
 }

@@ -38,7 +38,7 @@ use std::sync::OnceLock;
 pub(crate) use beside::beside;
 use objects::{Handle, Held, Object};
 pub(crate) use products::product;
-use provider::{Found, Probes, Provider, describe};
+use provider::{Found, Probes, Provider, describe, describe_solver};
 
 use semcache::base::counters::PAGE;
 use semcache::host::loader;
@@ -249,7 +249,11 @@ fn binding(
             };
             if probing {
                 binding.barred = Barred::NoConvention;
-            } else if !matches!(symbol.class, Class::Solver(_)) {
+            } else if let Class::Solver(solver) = symbol.class {
+                if solver.runs_on_devices() {
+                    describe_solver(&mut binding, symbol, &found, objects, probes)?;
+                }
+            } else {
                 describe(&mut binding, via, &found, objects, probes)?;
             }
         }

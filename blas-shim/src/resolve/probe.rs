@@ -7,7 +7,7 @@
 
 #![expect(unsafe_code, reason = "probes call functions by address")]
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use std::ffi::CString;
 
@@ -16,6 +16,7 @@ use num_complex::Complex;
 use super::objects::{self, Object};
 use crate::symbols::{Spelling, Width};
 use crate::thread;
+use semcache::base::{Dtype, Solver};
 
 /// How a Fortran function of the library returns a result that is not an integer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +98,38 @@ pub(crate) fn width(library: &Object) -> Option<Width> {
     match index {
         3 => Some(Width::Bits32),
         0 | 1 => Some(Width::Bits64),
+        _ => None,
+    }
+}
+
+/// The width of the integers of a library's LAPACK: xpotrf of the matrix (1), whose INFO is zero as an integer of either width; the half
+/// behind a narrow one stays as it was.
+pub(crate) fn lapack_width(library: &Object, dtype: Dtype, spelling: Spelling) -> Option<Width> {
+    type Potrf = extern "C" fn(*const u8, *const i64, *mut c_void, *const i64, *mut i64, usize);
+    let address = find(library, Solver::Potrf.name(dtype), spelling)?;
+    let _probing = Probing::begin();
+    let (lower, one, mut info) = (b'L', 1i64, -1i64);
+    // The largest element: a complex number of two doubles.
+    let mut a = [0u8; 16];
+    match dtype {
+        Dtype::S | Dtype::C => a[..4].copy_from_slice(&1f32.to_ne_bytes()),
+        Dtype::D | Dtype::Z => a[..8].copy_from_slice(&1f64.to_ne_bytes()),
+    }
+    // SAFETY: xpotrf by its name; it reads and writes one element, and writes INFO.
+    unsafe {
+        let call: Potrf = transmute(address);
+        call(
+            &raw const lower,
+            &raw const one,
+            a.as_mut_ptr().cast(),
+            &raw const one,
+            &raw mut info,
+            1,
+        );
+    }
+    match info {
+        0 => Some(Width::Bits64),
+        narrow if narrow as u32 == 0 => Some(Width::Bits32),
         _ => None,
     }
 }

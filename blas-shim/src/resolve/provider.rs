@@ -101,6 +101,43 @@ pub(super) fn describe(
     Some(())
 }
 
+/// As [`describe`], for a solver of LAPACK that devices compute.
+pub(super) fn describe_solver(
+    binding: &mut Binding,
+    symbol: &Symbol,
+    found: &Found,
+    objects: &[Object],
+    probes: Probes,
+) -> Option<()> {
+    let spelling = match symbol.spelling {
+        Spelling::Plain => Spelling::Under,
+        Spelling::Plain64 => Spelling::Under64,
+        other => other,
+    };
+    let of_lapack = |library: &&Object| {
+        // Without an underscore it may be a function of the program's own.
+        found.spelling == spelling || probe::find(library, symbol.routine, spelling).is_some()
+    };
+    let Some(library) = objects::of(objects, found.address).filter(of_lapack) else {
+        binding.barred = Barred::Foreign;
+        return Some(());
+    };
+    if found.many {
+        binding.barred = Barred::ManyProviders;
+        return Some(());
+    }
+    let width = match symbol.spelling.width() {
+        None if probes == Probes::Known => return None,
+        None => probe::lapack_width(library, symbol.dtype, spelling),
+        known => known,
+    };
+    match width {
+        Some(width) => binding.width = width,
+        None => binding.barred = Barred::NoConvention,
+    }
+    Some(())
+}
+
 /// Whether the Fortran omatcopy and imatcopy of a library begin with the argument TRANS, as those of AMD's BLIS do. In
 /// all other libraries they begin with ORDER.
 fn omits_order(library: &Object) -> bool {

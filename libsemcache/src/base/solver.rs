@@ -91,6 +91,15 @@ solvers! {
     Geesx: ["sgeesx", "dgeesx", "cgeesx", "zgeesx"], 20, 3, [15, 14];
 }
 
+impl Solver {
+    /// Whether devices compute it ([`super::dense`]).
+    #[must_use]
+    pub const fn runs_on_devices(self) -> bool {
+        use Solver::{Gesv, Getrf, Getrs, Posv, Potrf, Potrs};
+        matches!(self, Getrf | Getrs | Gesv | Potrf | Potrs | Posv)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use log::debug;
 
+use crate::base::dense::DenseKernel;
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, DeviceSet};
-use crate::device::api::Backend;
+use crate::device::api::{Backend, DeviceError};
 use crate::plan::{Plan, Problem};
 use crate::policy::kernel_code::{KernelCode, Kind, Next};
 use crate::process::background::Busy;
@@ -29,7 +30,23 @@ struct Load {
     /// The kind of the whole call on each device.
     kinds: Vec<Kind>,
     /// The kernels of its tasks.
-    kernels: Vec<(Kernel, DeviceId)>,
+    kernels: Vec<(Code, DeviceId)>,
+}
+
+/// A kernel whose code is to be loaded.
+#[derive(Debug)]
+enum Code {
+    Blas(Kernel),
+    Solver(DenseKernel),
+}
+
+impl Code {
+    fn load(&self, backend: &dyn Backend, device: DeviceId) -> Result<(), DeviceError> {
+        match self {
+            Code::Blas(kernel) => backend.load(device, kernel),
+            Code::Solver(kernel) => backend.load_solver(device, kernel),
+        }
+    }
 }
 
 impl Work for Load {
@@ -37,13 +54,9 @@ impl Work for Load {
         let _busy = Busy::new();
         for (kernel, device) in self.kernels.iter().filter(|_| !ending::ending()) {
             let begun = Instant::now();
-            let loaded = self.backend.load(*device, kernel);
+            let loaded = kernel.load(self.backend, *device);
             debug!(
-                "code of {} {} x {} x {} on device {} in {:?}: {loaded:?}",
-                kernel.routine.name(kernel.dtype),
-                kernel.m,
-                kernel.n,
-                kernel.k,
+                "code on device {} in {:?}: {loaded:?}: {kernel:?}",
                 device.0,
                 begun.elapsed()
             );
@@ -94,17 +107,49 @@ impl KernelLoads {
         }
         if !kinds.is_empty() {
             let kernels = plan().map_or_else(Vec::new, |plan| kernels(&plan));
-            let load = Load {
-                backend,
-                code: Arc::clone(&self.code),
-                kinds,
-                kernels,
-            };
-            if let Err(mut load) = self.loads.add(load) {
-                load.ended(End::Refused);
-            }
+            self.load(backend, kinds, kernels);
         }
         awaited
+    }
+
+    /// The same for a dense system, whose kernels run on one device.
+    pub(super) fn solver_awaited(
+        &self,
+        backend: &'static dyn Backend,
+        kernels: &[DenseKernel],
+        device: DeviceId,
+        gain_s: f64,
+    ) -> bool {
+        let (mut awaited, mut kinds) = (false, Vec::new());
+        for kind in kernels.iter().map(|kernel| Kind::of_solver(kernel, device)) {
+            let next = self.code.next(kind, Some(gain_s));
+            awaited |= next != Next::Run;
+            if next == Next::Load {
+                kinds.push(kind);
+            }
+        }
+        if !kinds.is_empty() {
+            let all = kernels.iter().map(|kernel| (Code::Solver(*kernel), device));
+            self.load(backend, kinds, all.collect());
+        }
+        awaited
+    }
+
+    fn load(
+        &self,
+        backend: &'static dyn Backend,
+        kinds: Vec<Kind>,
+        kernels: Vec<(Code, DeviceId)>,
+    ) {
+        let load = Load {
+            backend,
+            code: Arc::clone(&self.code),
+            kinds,
+            kernels,
+        };
+        if let Err(mut load) = self.loads.add(load) {
+            load.ended(End::Refused);
+        }
     }
 
     /// At the end of the process, or of its use of devices: waits until the thread is not in the middle of something; it begins
@@ -115,14 +160,14 @@ impl KernelLoads {
 }
 
 /// The kernels of a plan, one of each kind on each device.
-fn kernels(plan: &Plan) -> Vec<(Kernel, DeviceId)> {
+fn kernels(plan: &Plan) -> Vec<(Code, DeviceId)> {
     let mut kinds = Vec::new();
     let mut kernels = Vec::new();
     for task in &plan.tasks {
         let kind = Kind::of(&task.kernel, task.device);
         if !kinds.contains(&kind) {
             kinds.push(kind);
-            kernels.push((task.kernel, task.device));
+            kernels.push((Code::Blas(task.kernel), task.device));
         }
     }
     kernels

@@ -34,7 +34,9 @@ fn routines() -> impl Iterator<Item = &'static str> {
 /// Those of `names` that no device runs: misspelt, or routines that are never offloaded (`dgbmv`).
 #[must_use]
 pub fn unknown(names: &[String]) -> Vec<&str> {
-    let known: Vec<_> = routines().collect();
+    let solvers = (Solver::ALL.iter()).filter(|s| s.runs_on_devices());
+    let solvers = solvers.flat_map(|s| Dtype::ALL.map(|d| s.name(d)));
+    let known: Vec<_> = routines().chain(solvers).collect();
     let names = names.iter().map(String::as_str);
     names.filter(|name| !known.contains(name)).collect()
 }

@@ -10,6 +10,7 @@ use super::replay::{self, Known, Sites};
 use super::tilings::Tilings;
 use crate::base::config::{Config, Devices, HostShare, Offload, Scheduler, SimMachine, Window};
 use crate::base::counters::on_device;
+use crate::base::dense::DenseKernel;
 use crate::base::heuristics::{Heuristic, Without};
 use crate::base::{DeviceId, DeviceSet, Links, Rect, Work, timed};
 use crate::device::api::{self, Backend};
@@ -256,6 +257,18 @@ impl Policy {
     /// Whether calls stay on the host while the code of their kernels is not loaded.
     pub(super) fn awaits_code(&self) -> bool {
         self.tries() && self.without.uses(Heuristic::KernelLoads)
+    }
+
+    /// Whether a dense system stays on the host because a device that is predicted to be `gain_s` seconds faster has not loaded the
+    /// code of its kernels; a thread may begin to load it.
+    pub fn solver_awaited(
+        &self,
+        backend: &'static dyn Backend,
+        kernels: &[DenseKernel],
+        device: DeviceId,
+        gain_s: f64,
+    ) -> bool {
+        self.awaits_code() && (self.kernel_loads).solver_awaited(backend, kernels, device, gain_s)
     }
 
     /// At the end of the process, or of its use of devices: no more code is loaded, and none is in the middle of it. Returns after

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rustc_hash::FxHasher;
 
 use crate::base::DeviceId;
+use crate::base::dense::DenseKernel;
 use crate::base::kernel::Kernel;
 
 /// Places in the table: two kinds that share one count as the same.
@@ -28,8 +29,9 @@ const PER_S: f64 = 1e7;
 
 /// Code is loaded once calls have lost this part of what loading it costs: the load takes a core away from the host BLAS.
 const PART: f64 = 1.0 / 8.0;
-/// What loading costs, in first launches of a kernel of level 1, by the routine's level.
-const FIRST_LAUNCHES: [f64; 3] = [2.0, 20.0, 20.0];
+/// What loading costs, in first launches of a kernel of level 1, by the routine's level; the last one: of a dense solver, with its library
+/// (0.2 s on an H200).
+const FIRST_LAUNCHES: [f64; 4] = [2.0, 20.0, 20.0, 200.0];
 /// A first launch counts as at most these seconds: the thread may have been held up.
 const LONGEST_S: f64 = 2e-3;
 
@@ -76,6 +78,17 @@ impl Kind {
             level: kernel.routine.level().into(),
         }
     }
+
+    /// The kind of a dense solver.
+    #[must_use]
+    pub fn of_solver(kernel: &DenseKernel, device: DeviceId) -> Kind {
+        let hash =
+            BuildHasherDefault::<FxHasher>::default().hash_one((kernel.step, kernel.dtype, device));
+        Kind {
+            place: (hash >> 52) as usize,
+            level: 4,
+        }
+    }
 }
 
 impl KernelCode {
@@ -105,7 +118,7 @@ impl KernelCode {
     pub fn next(&self, kind: Kind, gain_s: Option<f64>) -> Next {
         let place = &self.table[kind.place];
         let lost = place.load(Relaxed);
-        let costs_s = self.first_launch_s * FIRST_LAUNCHES[kind.level.clamp(1, 3) - 1];
+        let costs_s = self.first_launch_s * FIRST_LAUNCHES[kind.level.clamp(1, 4) - 1];
         if lost >= LOADED || gain_s.unwrap_or(0.0) >= costs_s {
             return Next::Run;
         }

@@ -22,6 +22,7 @@ pub mod report;
 mod requests;
 mod retire;
 mod secluded;
+pub mod solver;
 pub mod sparse;
 pub mod start;
 mod started;

@@ -1,8 +1,15 @@
 //! Memory that products use: arrays and vectors of the program, and data of the library's own.
 
-use core::mem::ManuallyDrop;
+#![expect(
+    unsafe_code,
+    reason = "allocates memory that is used on devices, without touching it"
+)]
 
-use crate::base::{AllocId, Intent, Rect};
+use core::mem::ManuallyDrop;
+use core::ptr::{self, NonNull};
+use std::alloc::{Layout, alloc_zeroed};
+
+use crate::base::{AllocId, DeviceId, Intent, Rect};
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::hints::Status;
@@ -27,6 +34,17 @@ impl Own {
             id,
             bytes: ManuallyDrop::new(bytes),
         }
+    }
+
+    /// Zeros, whose host memory is used if they ever come home; `None` without memory.
+    #[must_use]
+    pub fn zeroed(cache: &Cache, bytes: usize) -> Option<Own> {
+        let layout = Layout::array::<u8>(bytes).ok().filter(|l| l.size() > 0)?;
+        // SAFETY: the layout is not empty.
+        let at = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        // SAFETY: allocated just now, by the allocator of boxes and with the layout of these bytes, which are zero.
+        let bytes = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(at.as_ptr(), bytes)) };
+        Some(Own::new(cache, bytes))
     }
 
     /// Ends the entry of the cache, and frees the memory.
@@ -125,6 +143,14 @@ impl Placed {
             view,
             resent,
         }))
+    }
+
+    /// Begins to send all of it to a device, in pieces that are copied while further ones are page-locked. Without success the first
+    /// operation that uses it sends it.
+    pub fn send(&self, cache: &Cache, device: DeviceId) {
+        if let Memory::Block(target) = &self.memory {
+            let _ = target.prefetch(cache, Some(device));
+        }
     }
 
     /// A part of the view as an operand.

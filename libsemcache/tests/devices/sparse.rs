@@ -7,23 +7,23 @@ use testkit::Rng;
 
 use super::{D0, Pages, region};
 
-type Number = (f64, f64);
+pub(super) type Number = (f64, f64);
 
-fn times(a: Number, b: Number) -> Number {
+pub(super) fn times(a: Number, b: Number) -> Number {
     (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
 }
 
-fn plus(a: Number, b: Number) -> Number {
+pub(super) fn plus(a: Number, b: Number) -> Number {
     (a.0 + b.0, a.1 + b.1)
 }
 
-fn number(rng: &mut Rng, dtype: Dtype) -> Number {
+pub(super) fn number(rng: &mut Rng, dtype: Dtype) -> Number {
     let one = |rng: &mut Rng| rng.below(7) as f64 - 3.0;
     let re = one(rng);
     (re, if dtype.is_complex() { one(rng) } else { 0.0 })
 }
 
-fn encode(dtype: Dtype, all: &[Number]) -> Vec<u8> {
+pub(super) fn encode(dtype: Dtype, all: &[Number]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for &(re, im) in all {
         let parts = if dtype.is_complex() {
@@ -41,7 +41,7 @@ fn encode(dtype: Dtype, all: &[Number]) -> Vec<u8> {
     bytes
 }
 
-fn decode(dtype: Dtype, bytes: &[u8]) -> Vec<Number> {
+pub(super) fn decode(dtype: Dtype, bytes: &[u8]) -> Vec<Number> {
     let single = matches!(dtype, Dtype::S | Dtype::C);
     let part = |at: &[u8]| match single {
         true => f64::from(f32::from_ne_bytes(at.try_into().unwrap())),
@@ -98,14 +98,14 @@ impl Matrix {
 }
 
 /// Device memory, and what was put there.
-struct Device<'a> {
-    backend: &'a dyn Backend,
-    memory: u64,
-    used: u64,
+pub(super) struct Device<'a> {
+    pub(super) backend: &'a dyn Backend,
+    pub(super) memory: u64,
+    pub(super) used: u64,
 }
 
 impl Device<'_> {
-    fn put(&mut self, bytes: &[u8]) -> (u64, Ticket) {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> (u64, Ticket) {
         let at = self.memory + self.used;
         self.used += bytes.len().next_multiple_of(256) as u64 + 256;
         let host = Pages::new(bytes.len().max(1).next_multiple_of(4096));
@@ -124,7 +124,7 @@ impl Device<'_> {
         (at, sent)
     }
 
-    fn get(&self, at: u64, bytes: usize, after: Ticket) -> Vec<u8> {
+    pub(super) fn get(&self, at: u64, bytes: usize, after: Ticket) -> Vec<u8> {
         let host = Pages::new(bytes.max(1).next_multiple_of(4096));
         let shape = Shape {
             width: bytes,

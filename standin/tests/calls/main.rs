@@ -99,7 +99,7 @@ fn main() {
         let library = dir.join("libcuda.so.1");
         testkit::build::library(env!("CARGO_MANIFEST_DIR"), &[], &library);
         // The loader takes all names for one library, since they are one file.
-        for name in ["libcublas.so.13", "libcusparse.so.12"] {
+        for name in ["libcublas.so.13", "libcusparse.so.12", "libcusolver.so.12"] {
             std::os::unix::fs::symlink(&library, dir.join(name)).unwrap();
         }
     }

@@ -82,8 +82,11 @@ impl CudaMachine {
         let launched = q
             .solver()
             .and_then(|solver| unsafe { solver.launch(kernel, numbers) });
-        // Even after an error, parts may run: the stream's next operation comes behind them, as all that may use this memory does.
-        launched.map_err(|s| self.failed(device, "solve", s))?;
+        if let Err(status) = launched {
+            // Parts may run, on memory that is free from now on.
+            let _ = driver::stream_wait(q.lanes[Lane::Compute as usize].raw);
+            return Err(self.failed(device, "solve", status));
+        }
         Ok(Ticket {
             device,
             lane: Lane::Compute,

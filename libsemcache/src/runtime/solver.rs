@@ -1,0 +1,269 @@
+//! Calls of LAPACK's solvers that devices compute: getrf, getrs, gesv, potrf, potrs and posv. The shim decodes the arguments, and makes
+//! the program's LAPACK compute what is left to the host.
+
+#![expect(unsafe_code, reason = "reads and writes the program's pivots")]
+
+use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
+
+use semcache_fault::arithmetic::Usual;
+
+use super::at_site::AtSite;
+use super::hints::enter;
+use super::mode::{Mode, mode};
+use super::timed::{self, Timed};
+use super::{Facts, begin, init, retire, start};
+use crate::base::config::Offload;
+use crate::base::counters::{self, COUNTERS, Degraded, PAGE, WhyHost, degrade};
+use crate::base::dense::DenseKernel;
+use crate::base::ids::MAX_DEVICES;
+use crate::base::{DeviceId, Dtype, Routine};
+use crate::blas::offload_policy::Policy;
+use crate::blas::plain::{self, Plain};
+use crate::blas::{Call, names, told};
+use crate::cache::{Cache, Residency};
+use crate::device::api::Backend;
+use crate::hints::request::Target;
+use crate::hints::view::View;
+use crate::process::spent::{Spending, Spent};
+use crate::solver::queue::{Ended, Refused};
+use crate::solver::system::{Pivots, System};
+use crate::solver::worth::{self, Known};
+use crate::trace::Side;
+
+/// Computes a call on a device if the prediction says that this is faster. Returns whether it did: then INFO is 0, and pivots are stored.
+/// Otherwise nothing has changed, and the program's LAPACK is to compute it. Counted here.
+#[must_use]
+pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
+    let index = names::index_of_solver(system.solver, system.dtype);
+    let timed = Timed::since(facts.begun, index, facts.site);
+    // Devices round to nearest, and raise no signals.
+    let usual = Usual::new();
+    let at_site = AtSite::enter(facts.site);
+    let sizes = [system.a.rows, system.a.cols, system.sides()];
+    let sizes = sizes.map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+    let traced = begin(sizes, system.solver.name(system.dtype));
+    let solved = match usual.devices_have_it() {
+        true => attempted(system),
+        false => Err(WhyHost::Environment),
+    };
+    drop(usual);
+    let on_host = solved.as_ref().err().copied();
+    match on_host {
+        None => counters::offloaded(index),
+        Some(why) => counters::host(index, why),
+    }
+    at_site.ran(on_host);
+    if let Some(traced) = traced {
+        traced.end(on_host.map_or(Side::Devices, Side::Host));
+    }
+    // From here on the program's own handlers get the faults.
+    if let (Ok(found), Some(pivots)) = (
+        &solved,
+        system.pivots.filter(|_| system.factors().is_some()),
+    ) {
+        store(found, pivots);
+    }
+    let place = match on_host {
+        None => timed::Ran::Devices,
+        Some(_) => timed::Ran::Left,
+    };
+    timed.end(place, facts.left);
+    solved.is_ok()
+}
+
+/// The pivots of a factorization.
+fn attempted(system: &System) -> Result<Vec<i64>, WhyHost> {
+    match mode() {
+        Mode::Forked => {
+            degrade(Degraded::Forked);
+            return Err(WhyHost::Forked);
+        }
+        Mode::Ended => return Err(WhyHost::NoDevice),
+        Mode::Cold | Mode::On | Mode::Off => {}
+    }
+    let config = init::config();
+    if config.offload == Offload::Never {
+        return Err(WhyHost::Never);
+    }
+    if config.is_disabled(system.solver.name(system.dtype)) {
+        return Err(WhyHost::Disabled);
+    }
+    if !system.is_plain() {
+        return Err(WhyHost::Aliased);
+    }
+    retire::secluded()?;
+    // Devices are brought up as for a product of as much work.
+    let order = i64::try_from(system.a.rows.min(system.a.cols)).unwrap_or(i64::MAX);
+    let alike = Call::new(Routine::Gemm, system.dtype, &[order, order, order / 3], &[]);
+    let runtime = start::for_call(&alike, false)?;
+    let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
+    // Read with no lock held: the page may be inaccessible.
+    let pivots = match (system.factors(), system.pivots) {
+        (None, Some(pivots)) => load(pivots, system.pivot_count())?,
+        _ => Vec::new(),
+    };
+    touch(system);
+    let always = config.offload == Offload::Always;
+    let device = chosen(system, cache, &runtime.policy, always)?;
+    prepared(system, cache.backend(), device)?;
+    let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
+    match system.solve(entered.cache, device, &pivots) {
+        Ok(Ended::Solved(found)) => {
+            COUNTERS.bytes.per_call.add(2 * worth::bytes(system) as u64);
+            Ok(found)
+        }
+        // What LAPACK leaves then, the host's LAPACK is to leave.
+        Ok(Ended::Info) => Err(WhyHost::Unsupported),
+        Err(Refused::NoRoom) => Err(WhyHost::OutOfMemory),
+        Err(Refused::Other) => Err(WhyHost::Refused),
+    }
+}
+
+/// The device that is to compute it: the one that holds most of the matrices.
+fn chosen(
+    system: &System,
+    cache: &'static Cache,
+    policy: &Policy,
+    always: bool,
+) -> Result<DeviceId, WhyHost> {
+    let all = residencies(system)?;
+    let held = |d: usize| {
+        let of = all.iter().map(|r| r.resident.get(d).copied().unwrap_or(0));
+        of.sum::<usize>()
+    };
+    // The first one of those that hold as much.
+    let best = (0..cache.backend().usable()).rev().max_by_key(|d| held(*d));
+    let best = best.ok_or(WhyHost::NoDevice)?;
+    let device = DeviceId::at(best);
+    if !cache.whole() || !cache.backend().solves(device) {
+        return Err(WhyHost::NoDevice);
+    }
+    if worth::bytes(system) + system.copies() > cache.room(device) {
+        return Err(WhyHost::OutOfMemory);
+    }
+    let told = told::of_device(policy, device).ok_or(WhyHost::NoDevice)?;
+    let precision = usize::from(!matches!(system.dtype, Dtype::S | Dtype::C));
+    let flops_per_s = [told.device_flops[precision], told.host_flops[precision]];
+    // What the host takes is known by the time that it took for earlier calls.
+    let nominal = Plain::new(worth::host_s(system, flops_per_s[1]), false, 1);
+    plain::set(nominal);
+    if always {
+        return Ok(device);
+    }
+    let row = PAGE
+        .times
+        .row(names::index_of_solver(system.solver, system.dtype));
+    let (measured, predicted) = (row.host_measured.get(), row.host_predicted.get());
+    let known = Known {
+        flops_per_s,
+        bytes_per_s: [
+            told.bytes_per_s[0],
+            told.bytes_per_s[1],
+            told.memory_bytes_per_s,
+        ],
+        lacking: worth::bytes(system).saturating_sub(held(best)),
+        stale: all.iter().map(|r| r.stale).sum(),
+        host_error: match predicted {
+            0 => 1.0,
+            _ => measured as f64 / predicted as f64,
+        },
+    };
+    let gain_s = worth::gain_s(system, &known).ok_or(WhyHost::PredictedSlower)?;
+    match policy.solver_awaited(cache.backend(), &kernels(system), device, gain_s) {
+        true => Err(WhyHost::Loading),
+        false => Ok(device),
+    }
+}
+
+/// Where the matrices are.
+fn residencies(system: &System) -> Result<Vec<Residency>, WhyHost> {
+    let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
+    let found = |view: &View| {
+        let target = Target::of(entered.cache, view).ok().flatten();
+        target.map_or_else(Residency::default, |target| target.residency(entered.cache))
+    };
+    Ok([Some(system.a), system.b]
+        .iter()
+        .flatten()
+        .map(found)
+        .collect())
+}
+
+fn kernels(system: &System) -> Vec<DenseKernel> {
+    let steps = [system.factors(), system.solves()];
+    steps
+        .into_iter()
+        .flatten()
+        .map(|step| system.kernel(step))
+        .collect()
+}
+
+/// Which steps and element types each device has loaded.
+static LOADED: [AtomicU16; MAX_DEVICES] = [const { AtomicU16::new(0) }; MAX_DEVICES];
+
+/// Loads what the steps of a system need, unless that was done.
+fn prepared(
+    system: &System,
+    backend: &'static dyn Backend,
+    device: DeviceId,
+) -> Result<(), WhyHost> {
+    let loaded = LOADED.get(device.index()).ok_or(WhyHost::NoDevice)?;
+    for kernel in kernels(system) {
+        let bit = 1 << (kernel.step as u16 * 4 + kernel.dtype as u16);
+        if loaded.load(Relaxed) & bit == 0 {
+            let _starting = Spending::on(Spent::Starting);
+            let made = backend.load_solver(device, &kernel);
+            made.map_err(|_| WhyHost::Refused)?;
+            loaded.fetch_or(bit, Relaxed);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the first and the last byte of both matrices, as `touch` says.
+fn touch(system: &System) {
+    let places = [Some(system.a), system.b];
+    let places = places
+        .iter()
+        .flatten()
+        .filter_map(|view| view.place().ok()?);
+    super::touch(places.flat_map(|place| [place.start, place.end() - 1]));
+}
+
+/// The program's pivots.
+fn load(pivots: Pivots, count: usize) -> Result<Vec<i64>, WhyHost> {
+    let last = i64::try_from(count).unwrap_or(i64::MAX);
+    let at = |i: usize| {
+        let addr = pivots.addr + i * pivots.size();
+        // SAFETY: the program passes the address of an array of `count` integers of this width.
+        let pivot = unsafe {
+            match pivots.wide {
+                true => (addr as *const i64).read_unaligned(),
+                false => i64::from((addr as *const i32).read_unaligned()),
+            }
+        };
+        (1..=last).contains(&pivot).then_some(pivot)
+    };
+    (0..count)
+        .map(at)
+        .collect::<Option<_>>()
+        .ok_or(WhyHost::BadArgument)
+}
+
+/// Writes the program's pivots.
+fn store(found: &[i64], pivots: Pivots) {
+    for (i, pivot) in found.iter().enumerate() {
+        let addr = pivots.addr + i * pivots.size();
+        // SAFETY: the program passes the address of an array of as many integers of this width.
+        unsafe {
+            match pivots.wide {
+                true => (addr as *mut i64).write_unaligned(*pivot),
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "a row of a matrix whose order had 32 bits"
+                )]
+                false => (addr as *mut i32).write_unaligned(*pivot as i32),
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! A system on one device.
+
+#![expect(
+    unsafe_code,
+    reason = "queues solvers on replicas of the program's matrices"
+)]
+
+use super::system::System;
+use crate::base::dense::{DenseKernel, Step};
+use crate::base::{DeviceId, Intent, Rect, Routine};
+use crate::cache::lost;
+use crate::cache::room::Room;
+use crate::cache::task::Use;
+use crate::cache::{Cache, CacheError};
+use crate::device::api::{Kernel, Operand};
+use crate::hints::Status;
+use crate::hints::view::View;
+use crate::sparse::arrays::{Own, Placed};
+
+/// Replicas of what a kernel uses, gaps between columns included.
+const ROOM: Room<'static> = Room::Whole { flat: true };
+/// An address that no kernel is launched with: a question to a device needs one.
+const SOME_ADDRESS: u64 = 1 << 40;
+/// Bytes before the pivots in a device's answer. The first are INFO of the factorization, those at `OF_SOLUTION` INFO of the solution.
+const BEFORE_PIVOTS: usize = 256;
+const OF_SOLUTION: u64 = 128;
+
+/// What became of a system.
+#[derive(Debug)]
+pub enum Ended {
+    /// Its results are in place, on the device; the pivots of a factorization follow.
+    Solved(Vec<i64>),
+    /// A factorization found that the matrix is singular or not positive definite. Nothing has changed.
+    Info,
+}
+
+/// Why a device did not compute a system. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// It has no room for the matrices and their copies.
+    NoRoom,
+    /// It refused an operation or is lost, or cannot use the program's memory.
+    Other,
+}
+
+impl From<CacheError> for Refused {
+    fn from(error: CacheError) -> Refused {
+        log::debug!("a solver: {error:?}");
+        match error {
+            CacheError::NoRoom => Refused::NoRoom,
+            _ => Refused::Other,
+        }
+    }
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Refused {
+        match status {
+            Status::NoRoom => Refused::NoRoom,
+            _ => Refused::Other,
+        }
+    }
+}
+
+/// Memory of the program, or of the library, in the cache.
+#[derive(Debug)]
+enum Memory {
+    Program(Placed),
+    Own(Own),
+}
+
+/// A call that is being queued. Its memory leaves the cache when this is dropped.
+struct Queueing<'a> {
+    system: &'a System,
+    cache: &'a Cache,
+    device: DeviceId,
+    memory: Vec<Memory>,
+}
+
+impl Drop for Queueing<'_> {
+    fn drop(&mut self) {
+        for memory in self.memory.drain(..) {
+            match memory {
+                Memory::Program(placed) => placed.end(self.cache),
+                Memory::Own(own) => own.end(self.cache),
+            }
+        }
+    }
+}
+
+impl System {
+    /// A kernel of one step, with operands at no known address.
+    #[must_use]
+    pub fn kernel(&self, step: Step) -> DenseKernel {
+        DenseKernel {
+            step,
+            dtype: self.dtype,
+            uplo: self.uplo,
+            op: self.op,
+            m: self.a.rows,
+            n: self.a.cols,
+            sides: self.sides(),
+            a: Operand::matrix(SOME_ADDRESS, self.a.ld),
+            b: Operand::matrix(SOME_ADDRESS, self.b.map_or(1, |b| b.ld)),
+            pivots: SOME_ADDRESS,
+            info: SOME_ADDRESS,
+            scratch: SOME_ADDRESS,
+            scratch_bytes: 0,
+        }
+    }
+
+    /// Bytes of device memory that the call takes besides the program's matrices: copies of those that it writes.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        let a = self.factors().map(|_| self.a);
+        let views = [a, self.b];
+        let bytes = views.iter().flatten().map(|v| v.rows * v.cols * v.element);
+        bytes.sum::<usize>() + self.pivot_count() * DenseKernel::PIVOT
+    }
+
+    /// Computes the call on a device, which has loaded what it needs, and waits until it knows how that ended. `pivots` are those of
+    /// getrs, which lie within the matrix. The results stay on the device until the CPU touches them. The cache's lock is not held, and
+    /// signals are blocked.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn solve(&self, cache: &Cache, device: DeviceId, pivots: &[i64]) -> Result<Ended, Refused> {
+        let mut queueing = Queueing {
+            system: self,
+            cache,
+            device,
+            memory: Vec::new(),
+        };
+        queueing.solved(pivots)
+    }
+}
+
+impl Queueing<'_> {
+    fn solved(&mut self, pivots: &[i64]) -> Result<Ended, Refused> {
+        let system = self.system;
+        let count = system.pivot_count();
+        // INFO, and the pivots, which a solution with given factors reads.
+        let answer = match system.factors() {
+            Some(_) => vec![0; BEFORE_PIVOTS + count * DenseKernel::PIVOT],
+            None => {
+                let given = pivots.iter().flat_map(|pivot| pivot.to_ne_bytes());
+                let before = core::iter::repeat_n(0, BEFORE_PIVOTS);
+                before.chain(given).collect()
+            }
+        };
+        let answer = self.own(Own::new(self.cache, answer.into()));
+        let a = self.placed(system.a)?;
+        let (mut copies, mut used) = (Vec::new(), Vec::new());
+        let factor = match system.factors() {
+            Some(step) => {
+                let copy = self.copied(system.a, &a)?;
+                self.step(step, &copy, None, answer, Intent::Overwrite)?;
+                copies.push((system.a, copy.clone(), a));
+                copy
+            }
+            None => {
+                used.push(a.clone());
+                a
+            }
+        };
+        if let (Some(step), Some(view)) = (system.solves(), system.b) {
+            let b = self.placed(view)?;
+            let copy = self.copied(view, &b)?;
+            self.step(step, &factor, Some(&copy), answer, Intent::Update)?;
+            copies.push((view, copy, b));
+        }
+        let answer = self.answer(answer)?;
+        if system.factors().is_some() {
+            let info = answer
+                .first_chunk::<4>()
+                .map_or(-1, |info| i32::from_ne_bytes(*info));
+            if info != 0 {
+                return Ok(Ended::Info);
+            }
+        }
+        let found = answer[BEFORE_PIVOTS..].chunks_exact(DenseKernel::PIVOT);
+        let found: Vec<i64> = found
+            .map(|pivot| pivot.first_chunk().map_or(0, |p| i64::from_ne_bytes(*p)))
+            .collect();
+        let last = i64::try_from(system.a.rows).unwrap_or(i64::MAX);
+        if found.iter().any(|pivot| !(1..=last).contains(pivot)) {
+            return Err(Refused::Other);
+        }
+        self.store(copies, used)?;
+        Ok(Ended::Solved(found))
+    }
+
+    /// Keeps memory of the library until the end. Returns where.
+    fn own(&mut self, own: Own) -> usize {
+        self.memory.push(Memory::Own(own));
+        self.memory.len() - 1
+    }
+
+    /// A matrix of the program, as an operand that is read.
+    fn placed(&mut self, view: View) -> Result<Use, Refused> {
+        let placed = Placed::of(self.cache, view, Intent::Update, false)?;
+        let placed = placed.ok_or(Refused::Other)?;
+        placed.send(self.cache, self.device);
+        let operand = placed.operand(self.cache, view, Intent::Read);
+        self.memory.push(Memory::Program(placed));
+        Ok(operand?)
+    }
+
+    /// A copy of a matrix in memory of the library, without gaps.
+    fn copied(&mut self, view: View, from: &Use) -> Result<Use, Refused> {
+        let bytes = view.rows * view.cols * view.element;
+        let own = Own::zeroed(self.cache, bytes).ok_or(Refused::NoRoom)?;
+        let width = view.rows * view.element;
+        let whole = Rect::new(0, width, width, view.cols);
+        let to = own.part(whole, (view.element, view.rows), Intent::Overwrite);
+        self.own(own);
+        self.queue_copy(view, &[from.clone(), to.clone()])?;
+        Ok(Use {
+            access: Intent::Update,
+            ..to
+        })
+    }
+
+    /// Queues the copy of a matrix within the device.
+    fn queue_copy(&self, view: View, uses: &[Use; 2]) -> Result<(), CacheError> {
+        let copy = Kernel {
+            m: view.rows,
+            n: view.cols,
+            ..Kernel::of(Routine::Geadd, self.system.dtype, [Operand::default(); 2])
+        };
+        self.cache.queue(self.device, uses, ROOM, &|at| Kernel {
+            at: [at[0], at[1], Operand::default()],
+            ..copy
+        })?;
+        Ok(())
+    }
+
+    /// Queues a factorization of a copy, or a solution on one.
+    fn step(
+        &mut self,
+        step: Step,
+        a: &Use,
+        b: Option<&Use>,
+        answer: usize,
+        access: Intent,
+    ) -> Result<(), Refused> {
+        let ld = |of: &Use| of.step.unsigned_abs();
+        let mut kernel = self.system.kernel(step);
+        kernel.a = Operand::matrix(SOME_ADDRESS, ld(a));
+        kernel.b = Operand::matrix(SOME_ADDRESS, b.map_or(1, ld));
+        let backend = self.cache.backend();
+        let scratch = backend
+            .dense_scratch(self.device, &kernel)
+            .map_err(CacheError::from)?;
+        let Some(Memory::Own(own)) = self.memory.get(answer) else {
+            return Err(Refused::Other);
+        };
+        let mut uses = vec![own.operand(access)];
+        uses.push(Use {
+            access: if b.is_some() {
+                Intent::Read
+            } else {
+                Intent::Update
+            },
+            ..a.clone()
+        });
+        uses.extend(b.cloned());
+        if scratch > 0 {
+            let own = Own::zeroed(self.cache, scratch).ok_or(Refused::NoRoom)?;
+            uses.push(own.operand(Intent::Overwrite));
+            self.own(own);
+        }
+        let solves = b.is_some();
+        self.cache
+            .queue_with(self.device, &uses, ROOM, |backend, after, at| {
+                kernel.info = at[0].addr + if solves { OF_SOLUTION } else { 0 };
+                kernel.pivots = at[0].addr + BEFORE_PIVOTS as u64;
+                kernel.a = at[1];
+                if solves {
+                    kernel.b = at[2];
+                }
+                if scratch > 0 {
+                    kernel.scratch = at[uses.len() - 1].addr;
+                    kernel.scratch_bytes = scratch;
+                }
+                // SAFETY: all operands lie in replicas of this device that cover them, and are recorded in their operations; pivots that
+                // are read were checked, or come from a factorization of the same matrix.
+                Ok(unsafe { backend.solve(self.device, after, &kernel) }?)
+            })?;
+        Ok(())
+    }
+
+    /// INFO and pivots, once the device has computed all.
+    fn answer(&self, at: usize) -> Result<&[u8], Refused> {
+        match self.memory.get(at) {
+            Some(Memory::Own(own)) => Ok(own.bytes(self.cache)?),
+            _ => Err(Refused::Other),
+        }
+    }
+
+    /// Puts the copies in the place of the program's matrices.
+    fn store(&self, copies: Vec<(View, Use, Use)>, mut used: Vec<Use>) -> Result<(), Refused> {
+        for (i, (view, copy, to)) in copies.into_iter().enumerate() {
+            let read = Use {
+                access: Intent::Read,
+                ..copy
+            };
+            let written = Use {
+                access: Intent::Overwrite,
+                ..to
+            };
+            written.begun();
+            match self.queue_copy(view, &[read, written.clone()]) {
+                Ok(()) => {}
+                // Nothing is stored yet.
+                Err(error) if i == 0 => return Err(error.into()),
+                Err(error) => lost::end_process(written.addr(), &error),
+            }
+            used.push(written);
+        }
+        let (pending, settled) = self.cache.settle(used.iter(), &[]);
+        // Of results on pages that cannot be protected.
+        if let Err(error) = self.cache.arrive(&pending).and(settled) {
+            let written = used.iter().find(|u| u.access != Intent::Read);
+            lost::end_process(written.map_or(0, Use::addr), &error);
+        }
+        Ok(())
+    }
+}
