@@ -60,10 +60,7 @@ const FLOORS: Floors = &[
         "sparse",
         &["base", "process", "host", "cache", "device::arith", "hints"],
     ),
-    (
-        "solver",
-        &["base", "cache", "device::api", "hints", "sparse::arrays"],
-    ),
+    ("solver", &["base", "cache", "hints", "sparse::arrays"]),
     ("sched", &["base", "device", "plan", "model", "cache"]),
     (
         "blas",

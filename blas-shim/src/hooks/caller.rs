@@ -5,12 +5,13 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::resolve::objects;
 
-/// The objects whose file names begin with one of these are the driver, cuBLAS and cuSPARSE with what it links with.
-pub(super) const DRIVER: [&[u8]; 7] = [
+/// The objects whose file names begin with one of these are the driver, cuBLAS, cuSOLVER and cuSPARSE with what they link with.
+pub(super) const DRIVER: [&[u8]; 8] = [
     b"libcuda.so",
     b"libcudadebugger.so",
     b"libcublas.so",
     b"libcublasLt.so",
+    b"libcusolver.so",
     b"libcusparse.so",
     b"libnvJitLink.so",
     b"libnvidia-",
@@ -21,7 +22,7 @@ pub(super) const DRIVER: [&[u8]; 7] = [
 pub(super) enum Caller {
     /// This library.
     Us,
-    /// The driver, cuBLAS or cuSPARSE.
+    /// The driver, cuBLAS, cuSOLVER or cuSPARSE.
     Driver,
     Other,
 }
@@ -30,12 +31,12 @@ pub(super) enum Caller {
 /// look up which object calls: a sanitizer that starts up calls hooks before such a look-up is possible.
 pub(super) static REAL_DLVSYM: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a call or a look-up comes from this library, the driver, cuBLAS or cuSPARSE.
+/// Whether a call or a look-up comes from this library, the driver, cuBLAS, cuSOLVER or cuSPARSE.
 pub(super) fn neutral(caller: usize) -> bool {
     who(caller) != Caller::Other
 }
 
-/// Whether a call comes from the driver, cuBLAS or cuSPARSE; false until this library has looked for a driver.
+/// Whether a call comes from the driver, cuBLAS, cuSOLVER or cuSPARSE; false until this library has looked for a driver.
 pub(super) fn is_driver(caller: usize) -> bool {
     REAL_DLVSYM.load(Ordering::Acquire) != 0 && who(caller) == Caller::Driver
 }

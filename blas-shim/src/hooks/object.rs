@@ -30,7 +30,13 @@ unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
 }
 
 /// The file names of the libraries that a device's driver closes begin with one of these.
-const DRIVER: [&[u8]; 4] = [b"libcuda", b"libcublas", b"libcusparse", b"libnv"];
+const DRIVER: [&[u8]; 5] = [
+    b"libcuda",
+    b"libcublas",
+    b"libcusolver",
+    b"libcusparse",
+    b"libnv",
+];
 
 /// Whether a handle is that of a library which the driver uses.
 ///

@@ -75,6 +75,8 @@ struct Queueing<'a> {
     cache: &'a Cache,
     device: DeviceId,
     memory: Vec<Memory>,
+    /// Of the program's memory, what kernels use.
+    used: Vec<Use>,
 }
 
 impl Drop for Queueing<'_> {
@@ -130,8 +132,20 @@ impl System {
             cache,
             device,
             memory: Vec::new(),
+            used: Vec::new(),
         };
-        queueing.solved(pivots)
+        let solved = queueing.solved(pivots);
+        // Replicas drop inputs on pages that cannot be protected, whatever became of the call.
+        let (pending, settled) = cache.settle(queueing.used.iter(), &[]);
+        let arrived = cache.arrive(&pending).and(settled);
+        let stored = matches!(solved, Ok(Ended::Solved(_)));
+        if let Err(error) = arrived
+            && stored
+        {
+            let mut written = queueing.used.iter().filter(|u| u.access != Intent::Read);
+            lost::end_process(written.next().map_or(0, Use::addr), &error);
+        }
+        solved
     }
 }
 
@@ -150,7 +164,7 @@ impl Queueing<'_> {
         };
         let answer = self.own(Own::new(self.cache, answer.into()));
         let a = self.placed(system.a)?;
-        let (mut copies, mut used) = (Vec::new(), Vec::new());
+        let mut copies = Vec::new();
         let factor = match system.factors() {
             Some(step) => {
                 let copy = self.copied(system.a, &a)?;
@@ -158,10 +172,7 @@ impl Queueing<'_> {
                 copies.push((system.a, copy.clone(), a));
                 copy
             }
-            None => {
-                used.push(a.clone());
-                a
-            }
+            None => a,
         };
         if let (Some(step), Some(view)) = (system.solves(), system.b) {
             let b = self.placed(view)?;
@@ -186,7 +197,7 @@ impl Queueing<'_> {
         if found.iter().any(|pivot| !(1..=last).contains(pivot)) {
             return Err(Refused::Other);
         }
-        self.store(copies, used)?;
+        self.store(copies)?;
         Ok(Ended::Solved(found))
     }
 
@@ -203,7 +214,9 @@ impl Queueing<'_> {
         placed.send(self.cache, self.device);
         let operand = placed.operand(self.cache, view, Intent::Read);
         self.memory.push(Memory::Program(placed));
-        Ok(operand?)
+        let operand = operand?;
+        self.used.push(operand.clone());
+        Ok(operand)
     }
 
     /// A copy of a matrix in memory of the library, without gaps.
@@ -299,7 +312,7 @@ impl Queueing<'_> {
     }
 
     /// Puts the copies in the place of the program's matrices.
-    fn store(&self, copies: Vec<(View, Use, Use)>, mut used: Vec<Use>) -> Result<(), Refused> {
+    fn store(&mut self, copies: Vec<(View, Use, Use)>) -> Result<(), Refused> {
         for (i, (view, copy, to)) in copies.into_iter().enumerate() {
             let read = Use {
                 access: Intent::Read,
@@ -316,13 +329,7 @@ impl Queueing<'_> {
                 Err(error) if i == 0 => return Err(error.into()),
                 Err(error) => lost::end_process(written.addr(), &error),
             }
-            used.push(written);
-        }
-        let (pending, settled) = self.cache.settle(used.iter(), &[]);
-        // Of results on pages that cannot be protected.
-        if let Err(error) = self.cache.arrive(&pending).and(settled) {
-            let written = used.iter().find(|u| u.access != Intent::Read);
-            lost::end_process(written.map_or(0, Use::addr), &error);
+            self.used.push(written);
         }
         Ok(())
     }

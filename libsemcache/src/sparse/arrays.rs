@@ -6,8 +6,10 @@
 )]
 
 use core::mem::ManuallyDrop;
-use core::ptr::{self, NonNull};
-use std::alloc::{Layout, alloc_zeroed};
+use core::ops::Deref;
+use core::ptr;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::base::{AllocId, DeviceId, Intent, Rect};
 use crate::cache::task::Use;
@@ -22,13 +24,60 @@ use crate::host;
 pub struct Own {
     id: AllocId,
     /// Freed by [`Own::end`] alone: while the cache has an entry for it, devices may write it back.
-    bytes: ManuallyDrop<Box<[u8]>>,
+    bytes: ManuallyDrop<Bytes>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Boxed(Box<[u8]>),
+    Mapped(Mapped),
+}
+
+/// A mapping of zeros, of which the kernel gives pages to those that are touched.
+#[derive(Debug)]
+struct Mapped(usize, usize);
+
+impl Mapped {
+    fn new(len: usize) -> Option<Mapped> {
+        let (open, flags) = (
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        );
+        // SAFETY: a new mapping, anywhere.
+        let at = unsafe { mmap_anonymous(ptr::null_mut(), len, open, flags) }.ok()?;
+        Some(Mapped(at.expose_provenance(), len))
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; the cache has no entry for it any more.
+        let _ = unsafe { munmap(ptr::with_exposed_provenance_mut(self.0), self.1) };
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Boxed(bytes) => bytes,
+            // SAFETY: mapped as long as this lives, and written by no thread: copies from devices are awaited before it is read.
+            Bytes::Mapped(Mapped(at, len)) => unsafe {
+                core::slice::from_raw_parts(ptr::with_exposed_provenance(*at), *len)
+            },
+        }
+    }
 }
 
 impl Own {
     /// Makes an entry of the cache for these bytes.
     #[must_use]
     pub fn new(cache: &Cache, bytes: Box<[u8]>) -> Own {
+        Own::of(cache, Bytes::Boxed(bytes))
+    }
+
+    fn of(cache: &Cache, bytes: Bytes) -> Own {
         let id = cache.add_transient(bytes.as_ptr().addr(), bytes.len());
         Own {
             id,
@@ -38,13 +87,8 @@ impl Own {
 
     /// Zeros, whose host memory is used if they ever come home; `None` without memory.
     #[must_use]
-    pub fn zeroed(cache: &Cache, bytes: usize) -> Option<Own> {
-        let layout = Layout::array::<u8>(bytes).ok().filter(|l| l.size() > 0)?;
-        // SAFETY: the layout is not empty.
-        let at = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        // SAFETY: allocated just now, by the allocator of boxes and with the layout of these bytes, which are zero.
-        let bytes = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(at.as_ptr(), bytes)) };
-        Some(Own::new(cache, bytes))
+    pub fn zeroed(cache: &Cache, len: usize) -> Option<Own> {
+        Some(Own::of(cache, Bytes::Mapped(Mapped::new(len)?)))
     }
 
     /// Ends the entry of the cache, and frees the memory.

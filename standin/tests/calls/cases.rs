@@ -4,6 +4,7 @@ mod closed;
 mod copies;
 pub(crate) mod life;
 mod products;
+mod solver;
 mod sparse;
 mod streams;
 
@@ -81,6 +82,33 @@ pub(crate) const CASES: &[Case] = &[
         sparse::short_scratch,
         &[""],
         End::Reported("are no memory of"),
+    ),
+    ("solver", solver::solutions, ALL, End::Fine),
+    ("solver_space", solver::space, &["late"], End::Fine),
+    ("solver_refused", solver::refused, &[""], End::Fine),
+    (
+        "solver_overlap",
+        solver::overlap,
+        &[""],
+        End::Reported("two operands overlap"),
+    ),
+    (
+        "solver_elsewhere",
+        solver::elsewhere,
+        &[""],
+        End::Reported("are no memory of"),
+    ),
+    (
+        "solver_unaligned",
+        solver::unaligned,
+        &[""],
+        End::Reported("is not aligned to"),
+    ),
+    (
+        "solver_confused",
+        solver::confused,
+        &[""],
+        End::Reported("are no parameters of cuSOLVER"),
     ),
     ("forked", life::forked, &[""], End::Fine),
     ("nothing", life::nothing, &["devices=0"], End::Fine),

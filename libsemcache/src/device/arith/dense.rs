@@ -5,8 +5,7 @@
     reason = "works on raw memory that the caller vouches for"
 )]
 
-use num_complex::Complex;
-
+use super::triangular::divide;
 use super::vector::{pointer, real_part, zero};
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{Op, Scalar, Uplo, Value};
@@ -81,18 +80,6 @@ impl<T: Scalar> Matrix<T> {
     }
 }
 
-fn quotient<T: Scalar>(a: T, b: T) -> T {
-    let (a, b) = (a.to_value(), b.to_value());
-    let Complex { re, im } = Complex::new(a.re, a.im) / Complex::new(b.re, b.im);
-    match T::DTYPE.is_complex() {
-        true => T::from_value(Value { re, im }),
-        false => T::from_value(Value {
-            re: a.re / b.re,
-            im: 0.0,
-        }),
-    }
-}
-
 /// The size by which LAPACK chooses pivots.
 fn size<T: Scalar>(a: T) -> f64 {
     let Value { re, im } = a.to_value();
@@ -128,7 +115,7 @@ unsafe fn lu<T: Scalar>(kernel: &DenseKernel) -> usize {
                 a.exchange((j, pivot), n);
             }
             for i in j + 1..m {
-                a.set(i, j, quotient(a.get(i, j), of));
+                a.set(i, j, divide(a.get(i, j), of));
             }
             for c in j + 1..n {
                 let factor = a.get(j, c);
@@ -183,8 +170,7 @@ unsafe fn cholesky<T: Scalar>(kernel: &DenseKernel) -> usize {
         // SAFETY: elements of the triangle.
         unsafe {
             let square = real_part(a.get(j, j)).to_value().re;
-            // Of a NaN, too.
-            if !(square > 0.0) {
+            if square <= 0.0 || square.is_nan() {
                 return j + 1;
             }
             let root = T::from_value(Value {
@@ -193,7 +179,7 @@ unsafe fn cholesky<T: Scalar>(kernel: &DenseKernel) -> usize {
             });
             a.set(j, j, root);
             for i in j + 1..n {
-                a.set(i, j, quotient(a.get(i, j), root));
+                a.set(i, j, divide(a.get(i, j), root));
             }
             for c in j + 1..n {
                 let factor = a.get(c, j).conj();
@@ -224,7 +210,7 @@ unsafe fn triangular<T: Scalar>(
             unsafe {
                 let x = match unit {
                     true => b.get(j, side),
-                    false => quotient(b.get(j, side), get(j, j)),
+                    false => divide(b.get(j, side), get(j, j)),
                 };
                 b.set(j, side, x);
                 let others = if forward { j + 1..n } else { 0..j };

@@ -218,7 +218,7 @@ impl<T: Scalar> Block<'_, T> {
 
 /// `a / b`, rounded once where `b` is real; a complex divisor is scaled by its larger part, so that only results out of
 /// range overflow (Smith's method).
-fn divide<T: Scalar>(a: T, b: T) -> T {
+pub(super) fn divide<T: Scalar>(a: T, b: T) -> T {
     let (a, b) = (a.to_value(), b.to_value());
     // Single precision is divided in double precision and narrowed, which rounds as one division does.
     let (re, im) = if b.im == 0.0 {

@@ -25,6 +25,7 @@ use super::loads::Loader;
 use super::pins::Pins;
 use super::probe::Rules;
 use super::ring::Ring;
+use super::solvers::Rehearsal;
 use super::sparse::Sparse;
 use super::stream::Stream;
 use crate::base::timed::Operation;
@@ -98,6 +99,8 @@ pub(super) struct Up {
     pub(super) cublas: i32,
     /// Made when the first code is loaded.
     pub(super) loader: Mutex<Option<Loader>>,
+    /// Made when a solver is first loaded.
+    pub(super) rehearsal: Mutex<Option<Rehearsal>>,
 }
 
 /// The streams, the cuBLAS handle and the staging memory of a GPU.

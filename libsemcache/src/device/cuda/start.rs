@@ -232,6 +232,7 @@ impl CudaMachine {
                     .unwrap_or(0),
                 cublas: version,
                 loader: Mutex::default(),
+                rehearsal: Mutex::default(),
             },
             Queues::new(lanes, blas, clock, (up, down)),
         ))
