@@ -129,7 +129,7 @@ report --by site page.json | sed -n 2,3p | grep -q "planted.c:$(line_of planted.
 run --report small.json -- env SEMCACHE_OFFLOAD=auto ./planted small >out 2>err
 first small.json site "planted.c:$(line_of planted.c '/\* small')" "too small to gain: do the same work in fewer"
 run --report solver.json -- ./planted solver >out 2>err || fail "planted solver: $(cat err)"
-report solver.json --assert calls.dgesv.host==30 --assert offloaded==1
+report solver.json --assert calls.dpotri.host==30 --assert offloaded==1
 first solver.json site "planted.c:$(line_of planted.c '/\* solver')" "30 of LAPACK, whose BLAS calls are out of sight"
 run --report fortran.json -- ./planted_f solver >out 2>err || fail "planted.f90 solver: $(cat err)"
 first fortran.json site "planted.f90:$(line_of planted.f90 '! solver')" "30 of LAPACK, whose BLAS calls are out of sight"
@@ -148,7 +148,7 @@ if [ -z "$PREBUILT" ]; then
         -e "source('$ROOT/tests/clients/planted.R')" >out 2>err || fail "planted.R: $(cat err)"
     run --report octave.json -- env SEMCACHE_OFFLOAD=auto SEMCACHE_SITES=octave octave-cli --no-init-file --quiet "$ROOT/tests/clients/planted.m" \
         >out 2>err || fail "planted.m: $(cat err)"
-    for script in r:R:'# ':dgesv octave:m:'% ':dgetrf; do
+    for script in r:R:'# ':dsyevr octave:m:'% ':dsyev; do
         IFS=: read -r name ends mark routine <<<"$script"
         report --by site $name.json >table
         for line in product:dgemm solver:$routine; do

@@ -4,8 +4,8 @@ a <- matrix(1, n, n)
 for (k in 1:10) {
   b <- a %*% a # product
 }
-s <- diag(2, 1200)
+s <- diag(2, 400)
 for (k in 1:20) {
-  y <- solve(s, rep(2, 1200)) # solver
+  y <- eigen(s, symmetric = TRUE, only.values = TRUE)$values # solver
 }
-stopifnot(all(y == 1), all(b == n))
+stopifnot(all(y == 2), all(b == n))

@@ -4,8 +4,8 @@ a = ones (n);
 for k = 1:10
   b = a * a; % product
 end
-s = full (2 * eye (1200));
+s = full (2 * eye (400));
 for k = 1:20
-  [l, u] = lu (s); % solver
+  y = eig (s); % solver
 end
-assert (isequal (u, s) && all (b(:) == n));
+assert (all (y == 2) && all (b(:) == n));

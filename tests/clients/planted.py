@@ -11,9 +11,9 @@ for k in range(30):
     c = a @ b  # product
     a[k, 5 * k] += 1
 if len(sys.argv) > 1:
-    s, y = 2 * np.eye(1200), np.full(1200, 2.0)
+    s = 2 * np.eye(400)
     for _ in range(30):
-        assert np.all(np.linalg.solve(s, y) == 1)  # solver
+        assert np.all(np.linalg.eigvalsh(s) == 2)  # solver
 x = np.ones(40)
 for _ in range(2000):
     x @ x  # small

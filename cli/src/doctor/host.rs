@@ -99,7 +99,7 @@ pub(super) fn solvers() -> Finding {
     ok(
         "solvers",
         format!(
-            "{found}: its drivers (dgesv) run on the host, counted and timed in reports as `solver`"
+            "{found}: getrf, getrs, gesv, potrf, potrs and posv run on devices where that is sooner, other drivers on the host, timed in reports as `solver`"
         ),
     )
 }

@@ -53,7 +53,8 @@ named! {
         /// An argument is illegal; the host BLAS gets the call as it is and reports the error.
         BadArgument = "bad_argument",
         /// No routine of the devices computes such a call, a row-major complex one that would have to conjugate an
-        /// operand, for example.
+        /// operand, for example; or a factorization found its matrix singular or not positive definite, of which the host's LAPACK
+        /// leaves what LAPACK leaves.
         Unsupported = "unsupported",
         /// `SEMCACHE_DISABLE` names the routine.
         Disabled = "disabled",
@@ -88,7 +89,7 @@ named! {
         /// The program itself protects pages of an operand: by `mprotect`, a userfaultfd, a protection key or guard
         /// markers.
         Guarded = "guarded",
-        /// The call is one of a driver of LAPACK (`dgesv`), which runs on the host; BLAS calls that the LAPACK makes inside itself,
+        /// The call is one of a driver of LAPACK that devices do not compute (`dsyevd`), or too small, and runs on the host; BLAS calls that the LAPACK makes inside itself,
         /// past the names of the BLAS, are not seen.
         Solver = "solver",
     }

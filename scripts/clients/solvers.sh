@@ -1,0 +1,83 @@
+#!/bin/bash
+# LAPACK's solvers on devices: getrf, getrs, gesv, potrf, potrs and posv in four precisions, of matrices whose factors are exact, give what
+# they give plainly, bit by bit; with 64-bit integers under plain names, too.
+#
+#   solvers.sh [--quick]     --quick: four of twelve settings
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+quick=''
+[ "${1:-}" = --quick ] && quick=1
+build
+dir=$(fresh solvers)
+source=$ROOT/tests/clients
+cd "$dir"
+c() { gcc -O2 -g -Wall -Wextra -o "$@"; }
+obtain "$dir/solvers" c solvers "$source/solvers.c" -llapack -lblas -lm
+obtain "$dir/libwide.so" c libwide.so -fPIC -shared -Wl,-soname,libwide.so "$source/lapack_wide.c" -lm
+obtain "$dir/wide" c wide -DWIDE "$source/solvers.c" ./libwide.so -Wl,-rpath,"\$ORIGIN" -lm
+clients_built
+export OPENBLAS_NUM_THREADS=1
+
+./solvers >plain || fail "plain: $(cat plain)"
+./wide 200 1 >plain.wide || fail "wide, plain: $(cat plain.wide)"
+
+# as_plain NAME PLAIN DEVICES VAR=VALUE... -- PROGRAM ARGS...
+as_plain() {
+    local name=$1 plain=$2 devices=$3 variables=()
+    shift 3
+    while [ "$1" != -- ]; do variables+=("$1") && shift; done
+    shift
+    "${WITHIN[@]}" env "${variables[@]}" "$COMMAND" run --devices "$(machine "$devices")" --report "$dir/$name.json" -- "$@" \
+        >"$name.out" 2>"$name.stderr" </dev/null || fail "$name: $(tail -n 5 "$name.out" "$name.stderr")"
+    cmp "$plain" "$name.out" || { diff "$plain" "$name.out" | head -20; fail "$name: the output differs"; }
+}
+
+# In memory for less than a matrix of double complex numbers and its copy LAPACK computes those on the host; in some more, devices evict.
+settings=("late,poison 2 mprotect 1GiB" "late,poison,seed=1 1 wp-async 1GiB" "poison,seed=2 3 eager 1GiB" "late,poison,seed=3 2 mprotect 1280KiB")
+[ -n "$quick" ] || settings+=("late,seed=4 3 wp-async 4MiB" "late,poison,seed=5 1 mprotect 3MiB" "seed=6 4 mprotect 1GiB" "poison,seed=7 1 eager 2MiB"
+    "late,seed=8 2 mprotect 512KiB" "late,poison,seed=9 3 mprotect 1500KiB" "poison,seed=10 2 wp-async 1MiB" "late,poison,seed=11 4 mprotect 2500KiB")
+for setting in "${settings[@]}"; do
+    read -r sim devices gate memory <<<"$setting"
+    name=$devices-$gate-$memory
+    as_plain "$name" plain "$devices" "${HARD[@]}" SEMCACHE_SIM="$sim" SEMCACHE_GATE="$gate" SEMCACHE_MEMORY="$memory" -- ./solvers
+    checks=(offloaded)
+    [ "$gate" = eager ] || checks+=(cache.closes faults)
+    if [ "$memory" = 1GiB ]; then
+        # INFO is not 0 in two calls of potrf and one of gesv in each of two rounds; the child of a fork makes its calls on the host.
+        for p in s c z; do checks+=("calls.${p}getrf.offloaded>=8" "calls.${p}getrs.offloaded==14" "calls.${p}gesv.offloaded==4" "calls.${p}potrf.offloaded==6" "calls.${p}potrs.offloaded==6" "calls.${p}posv.offloaded==4"); done
+        checks+=("calls.dgesv.offloaded==4" "calls.dgesv.why_host.unsupported==2" "calls.dgesv.why_host.forked==3")
+    elif [[ $memory == @(512KiB|1280KiB|1500KiB|1MiB) ]]; then
+        checks+=("calls.zgesv.why_host.out_of_memory>=1")
+    fi
+    sum "$name.json" "${checks[@]}"
+done
+say "four precisions: as plain"
+
+as_plain wide plain.wide 2 "${HARD[@]}" SEMCACHE_SIM=late,poison -- ./wide 200 1
+sum wide.json calls.dgetrf.offloaded calls.dgesv.offloaded calls.dpotrf.offloaded calls.dpotrs.offloaded
+say "64-bit integers under plain names: as plain"
+
+# Each operation of a device is refused once, or its device is lost: LAPACK computes the call on the host.
+refused=0
+for ((n = 2; n <= 120; n += quick ? 12 : 5)); do
+    for what in "fail=refuse:$n" "fail=lost:$n"; do
+        rm -f injected.json
+        status=0
+        "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM="late,poison,$what" "$COMMAND" run --devices "$(machine 1)" --report injected.json -- \
+            ./solvers 200 1 >injected.out 2>injected.stderr </dev/null || status=$?
+        if [ $status = 70 ] && [[ $what == fail=lost:* ]] && grep -q 'only copy of the matrix' injected.stderr; then continue; fi
+        [ $status = 0 ] || fail "$what: status $status, $(cat injected.stderr)"
+        [ -f plain.short ] || ./solvers 200 1 >plain.short
+        cmp plain.short injected.out || fail "$what: the output differs"
+        refused=$((refused + $("$COMMAND" report --print host injected.json)))
+    done
+done
+[ $refused -gt 0 ] || fail "nothing was refused"
+say "refusals and lost devices: as plain, or the one line"
+
+SEMCACHE_DISABLE=dgesv as_plain disabled plain 1 "${HARD[@]}" SEMCACHE_DISABLE=dgesv,zpotrf -- ./solvers
+"$COMMAND" report disabled.json --assert calls.dgesv.why_host.disabled==6 --assert calls.zpotrf.why_host.disabled>=1
+as_plain never plain 1 SEMCACHE_OFFLOAD=never -- ./solvers
+"$COMMAND" report never.json --assert offloaded==0
+as_plain auto plain 2 SEMCACHE_OFFLOAD=auto -- ./solvers
+say "left to LAPACK: as plain"

@@ -1,0 +1,80 @@
+/* Factorizations and solutions of dense systems by LAPACK, of matrices whose factors have few digits: so all results are exact, and the
+ * same in any order of operations.
+ *
+ *   solvers [ORDER [REPETITIONS]]       with -DWIDE: 64-bit integers, double precision only
+ */
+#include <complex.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef WIDE
+typedef int64_t INT;
+#else
+typedef int INT;
+#endif
+
+#define JOIN3(a, b) a##b
+#define JOIN2(a, b) JOIN3(a, b)
+#define JOIN(a, b) JOIN2(a, b)
+
+static void failed(const char *what, INT i, INT j)
+{
+    printf("%s is wrong at %ld, %ld\n", what, (long)i, (long)j);
+    fflush(stdout);
+    _exit(1);
+}
+
+#ifndef WIDE
+#define T float
+#define R float
+#define P s
+#define COMPLEX 0
+#include "solvers_typed.h"
+#define T float complex
+#define R float
+#define P c
+#define COMPLEX 1
+#define SUFFIX f
+#include "solvers_typed.h"
+#define T double complex
+#define R double
+#define P z
+#define COMPLEX 1
+#define SUFFIX
+#include "solvers_typed.h"
+#endif
+#define T double
+#define R double
+#define P d
+#define COMPLEX 0
+#include "solvers_typed.h"
+
+int main(int argc, char **argv)
+{
+    INT n = argc > 1 ? atoi(argv[1]) : 230;
+    for (int turn = 0; turn < (argc > 2 ? atoi(argv[2]) : 2); turn++, n += 3) {
+        d_run(n);
+#ifndef WIDE
+        s_run(n);
+        c_run(n);
+        z_run(n);
+#endif
+    }
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        d_run(n);
+        fflush(stdout);
+        _exit(7);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    printf("child %d\n", WEXITSTATUS(status));
+    return 0;
+}
