@@ -50,7 +50,7 @@ def run(o, command, gpus=None, env=None):
         os.remove(report)
         for line in found:
             line.update({key: counted[key] for key in ("sparse", "sparse_host", "sparse_links", "fallbacks")})
-    with open(os.path.join(o.out, "sparse.jsonl"), "a", encoding="utf-8") as f:
+    with open(os.path.join(o.out, o.name + ".jsonl"), "a", encoding="utf-8") as f:
         f.writelines(json.dumps(dict(line, command=shown)) + "\n" for line in found)
     return found
 
@@ -177,7 +177,7 @@ def machine(o):
     version = os.path.join(HERE, "version")
     lines = [f"* GPUs: {len(gpus)} x {gpus[0]}" if gpus else "* GPUs: none; simulated devices",
              f"* CPU: {cpu}, {os.cpu_count()} cores; Linux {platform.release()}",
-             f"* command: `{' '.join(settings + ['gpu-bench.sh sparse OUT', *words])}`"]
+             f"* command: `{' '.join(settings + ['gpu-bench.sh ' + o.name + ' OUT', *words])}`"]
     if os.path.exists(version):
         with open(version, encoding="utf-8") as f:
             lines.append(f"* the library: {f.read().strip()}")
@@ -198,6 +198,7 @@ def main():
     p.add_argument("--budget", default=540, type=float, help="seconds in all (540)")
     p.add_argument("--modes", default="products,cg,out,scipy", type=lambda text: text.split(","))
     o = p.parse_args()
+    o.name = "sparse"
     os.makedirs(o.out, exist_ok=True)
     unpack()
     o.end = time.monotonic() + o.budget

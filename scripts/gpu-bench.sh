@@ -10,6 +10,7 @@
 #   DIR/gpu-bench.sh predict OUT [OPTIONS] predicted times of level 3 against measured ones: OUT/predict.md
 #   DIR/gpu-bench.sh hints OUT [OPTIONS]   what hints of semcache.h are worth: OUT/hints.md
 #   DIR/gpu-bench.sh sparse OUT [OPTIONS]  products of sparse matrices and conjugate gradients, against cuSPARSE: OUT/sparse.md
+#   DIR/gpu-bench.sh solvers OUT [OPTIONS] LAPACK's LU and Cholesky, against the host's and cuSOLVER: OUT/solvers.md
 #   DIR/gpu-bench.sh reproduce OUT [EXPERIMENT...] [OPTIONS]  published experiments: OUT/reproduce-EXPERIMENT.jsonl
 #   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
@@ -17,7 +18,7 @@
 set -euo pipefail
 
 usage() {
-    sed -n '4,14s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '4,15s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -57,7 +58,7 @@ build_into() {
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
-    cp "$source"/{run,pairs,grid,ablate,memory,predict,hints,sparse,numpy_script,scipy_cg}.py "$source/reproduce" \
+    cp "$source"/{run,pairs,grid,ablate,memory,predict,hints,sparse,solvers,numpy_script,scipy_cg}.py "$source/reproduce" \
         "$ROOT/python/semcache.py" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
     rm -rf "${DIR:?}/experiments"
     cp -r "$source/experiments" "$DIR/"
@@ -88,7 +89,7 @@ reproduce)
     [ -d "$here/experiments" ] && [ -e "$here/run.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
     PYTHONDONTWRITEBYTECODE=1 exec python3 -u "$here/reproduce" --measure "${@:2}"
     ;;
-run | pairs | grid | ablate | memory | predict | hints | sparse)
+run | pairs | grid | ablate | memory | predict | hints | sparse | solvers)
     [ $# -ge 2 ] || usage
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     [ -e "$here/$1.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }

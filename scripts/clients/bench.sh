@@ -52,6 +52,12 @@ env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" grid "$dir/grid" --qu
 rows=$(grep -cE '^\| d[a-z]+ \| [0-9]+ \| (host|resident) \|( [0-9.]+ [mu]?s \|){3} (always|never) \|( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2} [0-9.]* \|$' grid/grid.md)
 [ "$rows" = 30 ] || { cat grid/grid.md; fail "grid: $rows cells, not 30"; }
 
+# Dense solvers; there is no stand-in for cuSOLVER's side.
+env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" solvers "$dir/solvers" --sizes 200,256 --reps 2 >solvers.log 2>&1 ||
+    { cat solvers.log; fail "gpu-bench.sh solvers"; }
+rows=$(grep -cE '^\| (getrf|potrf|gesv|posv) \| (200|256) \|( [0-9.]+ [mu]?s \|){2} [0-9.]+ \|( [0-9.]+ [mu]?s \|){2}( - \|){3}$' solvers/solvers.md)
+[ "$rows" = 8 ] || { cat solvers/solvers.md; fail "solvers: $rows rows, not 8"; }
+
 # Products whose results the CPU reads; the program checks them.
 BENCH_WAKE=0.05 LD_LIBRARY_PATH=$dir/pack/lib SEMCACHE_OFFLOAD=always "$COMMAND" run --devices sim:1 --report vector.json -- \
     "$dir/pack/bin/vector" 64,96 400 >vector.out || fail "vector"

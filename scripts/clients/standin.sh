@@ -233,6 +233,44 @@ for name in $removed; do
 done
 say "without cuSPARSE: on the host"
 
+# Dense solvers: every function of cuSOLVER is called, and fails at its first and its last call, once or from then on: LAPACK computes
+# what a device does not. A lost device may have had the only copy of a product's result.
+gcc -O2 -g -Wall -Wextra -o "$dir/solvers" "$ROOT/tests/clients/solvers.c" -llapack -lblas -lm
+./solvers 200 1 >solvers.plain
+solver() { LD_LIBRARY_PATH=$1 run "${@:2}" "SEMCACHE_REPORT=$PWD/one.json" -- ./solvers 200 1; }
+for setting in "${settings[@]}"; do
+    solver "$dir/gpu" "SEMCACHE_STANDIN=$setting" "SEMCACHE_STANDIN_COUNTS=$dir/counts"
+    [ $status = 0 ] && cmp solvers.plain run.out && [ ! -s run.stderr ] || { cat run.stderr; fail "solvers under '$setting': status $status"; }
+    [ "$(grep -c '^cusolver.* 0$' counts)" = 0 ] && [ "$(grep -c '^cusolver' counts)" = 9 ] ||
+        fail "solvers under '$setting' call only these: $(awk '$2' counts)"
+    "$COMMAND" report one.json --assert calls.dgesv.offloaded --assert calls.zpotrf.offloaded
+done
+usual_host=$("$COMMAND" report --print host one.json)
+grep ^cusolver counts | while read -r name calls; do
+    for n in $(printf '%s\n' 1 "$calls" | sort -nu); do
+        for how in "$name:$n" "$name:$n:sticky"; do
+            rm -f one.json
+            solver "$dir/gpu" "SEMCACHE_STANDIN=${settings[0]}" "SEMCACHE_STANDIN_FAIL=$how"
+            if [ "$status" = 70 ] && [[ $how == *:sticky ]] && grep -q 'the only copy of the matrix' run.stderr; then
+                printf 'gone\n'
+            elif [ $status = 0 ] && cmp solvers.plain run.out && [ "$(wc -l <run.stderr)" -le 2 ] && ! grep -q '^semcache-standin' run.stderr; then
+                [ "$("$COMMAND" report --print host one.json)" -gt "$usual_host" ] || fail "$how: not left to the host"
+                printf 'host\n'
+            else
+                cat run.stderr >&2
+                fail "$how: status $status"
+            fi
+        done
+    done
+done >ends
+say "cuSOLVER: $(wc -l <ends) failures, $(grep -c host ends) finished on the host"
+rm -rf lacking_solver && mkdir lacking_solver
+ln gpu/libcuda.so.1 gpu/libcublas.so.13 lacking_solver/
+solver "$dir/lacking_solver"
+[ $status = 0 ] && cmp solvers.plain run.out && [ ! -s run.stderr ] || fail "without cuSOLVER: status $status, $(cat run.stderr)"
+"$COMMAND" report one.json --assert calls.dgesv.offloaded==0 --assert calls.zgemm.offloaded
+say "without cuSOLVER: on the host"
+
 # failing DEVICES: the fixed program with one failing call. Every function that the backend calls fails at its first,
 # second, middle and last call; only that call, or all later calls, too.
 failing() {
