@@ -82,6 +82,18 @@ switch workload
         a = rand(n, n / 4) - 0.5;
         b = rand(n, 1);
         run = @() norm(a \ b);
+    case {"solve", "definite", "factors"}
+        a = rand(n) - 0.5;
+        b = rand(n, 1);
+        s = a * a' + n * eye(n);
+        switch workload
+            case "solve"
+                run = @() norm(a \ b);
+            case "definite"
+                run = @() norm(s \ b);
+            otherwise
+                run = @() [sum(sum(abs(chol(s)))), sum(sum(abs(inv(a)))), sum(sum(abs(lu(a))))];
+        end
     otherwise
         error("no workload %s", workload);
 end

@@ -37,6 +37,11 @@ WORKLOADS = {
     "mldivide_1024": ("mldivide", "A\\b, A n x n/4", 1024, 128, 1e-7, 200),
     "mldivide_2048": ("mldivide", "A\\b, A n x n/4", 2048, 192, 1e-7, 200),
     "mldivide": ("mldivide", "A\\b, A n x n/4", 4096, 256, 1e-7, 200),
+    "solve_1024": ("solve", "A\\b, square", 1024, 128, 1e-7, 100),
+    "solve_2048": ("solve", "A\\b, square", 2048, 192, 1e-7, 50),
+    "solve": ("solve", "A\\b, square", 8192, 256, 1e-6, 10),
+    "definite": ("definite", "A\\b, positive definite", 8192, 256, 1e-7, 10),
+    "factors": ("factors", "chol, inv and lu", 4096, 256, 1e-6, 10),
 }
 # A device is up after these seconds.
 STARTED = 1.5
