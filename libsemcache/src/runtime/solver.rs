@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use semcache_fault::arithmetic::Usual;
 
 use super::at_site::AtSite;
-use super::hints::enter;
+use super::hints::{enter, to_cpu};
 use super::mode::{Mode, mode};
 use super::timed::{self, Timed};
 use super::{Facts, begin, init, retire, start};
@@ -106,9 +106,17 @@ fn attempted(system: &System) -> Result<Vec<i64>, WhyHost> {
     let always = config.offload == Offload::Always;
     let device = chosen(system, cache, &runtime.policy, always)?;
     prepared(system, cache.backend(), device)?;
-    let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
-    match system.solve(entered.cache, device, &pivots) {
+    let ended = {
+        let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
+        system.solve(entered.cache, device, &pivots)
+    };
+    match ended {
         Ok(Ended::Solved(found)) => {
+            if system.solves().is_none() {
+                // Programs look at a factor that they asked for: LAPACK's gecon reads each column several times, by small calls. It
+                // comes home at once, and stays on the device as well. Without success, as any result.
+                let _ = to_cpu(&system.a, false);
+            }
             COUNTERS.bytes.per_call.add(2 * worth::bytes(system) as u64);
             Ok(found)
         }

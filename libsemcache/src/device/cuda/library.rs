@@ -8,10 +8,18 @@
 use core::ffi::{CStr, c_int, c_void};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use cudarc::{cublas, cusolver, cusparse, driver};
 
 use super::{CudaError, blas, dense, sparse};
+
+/// Whether libraries are there that only some programs need; those that were looked for.
+#[derive(Debug, Default)]
+pub(super) struct Libraries {
+    pub(super) cusparse: OnceLock<bool>,
+    pub(super) cusolver: OnceLock<bool>,
+}
 
 /// The functions that the driver must export.
 const DRIVER: &[&str] = &[

@@ -21,11 +21,12 @@ use super::blas::Blas;
 use super::clock::{Clock, Idle};
 use super::dense::Solver;
 use super::driver::{self, CUcontext, CUdevice, Current, End, Status};
+use super::library::Libraries;
 use super::loads::Loader;
 use super::pins::Pins;
 use super::probe::Rules;
+use super::rehearsal::Rehearsal;
 use super::ring::Ring;
-use super::solvers::Rehearsal;
 use super::sparse::Sparse;
 use super::stream::Stream;
 use crate::base::timed::Operation;
@@ -64,10 +65,7 @@ pub struct CudaMachine {
     allocating: AtomicUsize,
     queues: Mutex<Vec<Option<Queues>>>,
     pub(super) hooks: Hooks,
-    /// Whether cuSPARSE is there; not looked for yet.
-    pub(super) cusparse: OnceLock<bool>,
-    /// Whether cuSOLVER is there; not looked for yet.
-    pub(super) cusolver: OnceLock<bool>,
+    pub(super) libraries: Libraries,
 }
 
 /// A GPU as the driver lists it.
@@ -168,8 +166,7 @@ impl CudaMachine {
             allocating: AtomicUsize::new(0),
             queues: Mutex::new((0..n).map(|_| None).collect()),
             hooks,
-            cusparse: OnceLock::new(),
-            cusolver: OnceLock::new(),
+            libraries: Libraries::default(),
             gpus,
         }
     }
@@ -481,7 +478,7 @@ impl Backend for CudaMachine {
     }
 
     fn solves(&self, device: DeviceId) -> bool {
-        self.up(device.index()).is_some() && *self.cusolver.get().unwrap_or(&true)
+        self.up(device.index()).is_some() && *self.libraries.cusolver.get().unwrap_or(&true)
     }
 
     fn load_solver(&self, device: DeviceId, kernel: &DenseKernel) -> Result<(), DeviceError> {

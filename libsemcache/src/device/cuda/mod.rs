@@ -23,6 +23,7 @@ mod order;
 mod pins;
 mod probe;
 mod products;
+mod rehearsal;
 mod ring;
 mod solvers;
 mod sparse;

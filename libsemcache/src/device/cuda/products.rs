@@ -24,7 +24,7 @@ impl CudaMachine {
             let _loading = Loading::new();
             library::cusparse(&self.hooks.environment, self.hooks.secure)
         };
-        self.up(device.index()).is_some() && *self.cusparse.get_or_init(load)
+        self.up(device.index()).is_some() && *self.libraries.cusparse.get_or_init(load)
     }
 
     /// Bytes of scratch memory that a product needs.
