@@ -11,7 +11,7 @@ for k in range(30):
     c = a @ b  # product
     a[k, 5 * k] += 1
 if len(sys.argv) > 1:
-    s = 2 * np.eye(400)
+    s = 2 * np.eye(900)
     for _ in range(30):
         assert np.all(np.linalg.eigvalsh(s) == 2)  # solver
 x = np.ones(40)
