@@ -2,8 +2,8 @@
 # Tests the CUDA backend without a GPU, on the stand-in for libcuda, libcublas and libcusparse: the device contract, the
 # clients, and every function of the three libraries failing once, and failing at all later calls.
 #
-#   standin.sh [--quick]     --quick: two settings instead of eleven, and each function fails at its first and its last call, on two
-#                            GPUs only
+#   standin.sh [--quick]     --quick: two settings instead of eleven, and each function fails at its first and its last call (of cuSPARSE
+#                            the first), on two GPUs only
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 unset SEMCACHE_STANDIN SEMCACHE_STANDIN_FAIL SEMCACHE_STANDIN_COUNTS SEMCACHE_TEST_DEVICES
@@ -172,7 +172,7 @@ failing_sparse() {
     )
     grep ^cusparse counts | while read -r name calls; do
         at="1 2 $(((calls + 1) / 2)) $calls"
-        [ -z "$quick" ] || at="1 $((calls / 2 + 1))"
+        [ -z "$quick" ] || at=1
         for n in $(printf '%s\n' $at | sort -nu); do
             [ "$n" -le "$calls" ] || continue
             printf '%s\n' "$name:$n" "$name:$n:sticky"
@@ -245,16 +245,15 @@ for setting in "${settings[@]}"; do
         fail "solvers under '$setting' call only these: $(awk '$2' counts)"
     "$COMMAND" report one.json --assert calls.dgesv.offloaded --assert calls.zpotrf.offloaded
 done
-usual_host=$("$COMMAND" report --print host one.json)
 grep ^cusolver counts | while read -r name calls; do
     for n in $(printf '%s\n' 1 "$calls" | sort -nu); do
         for how in "$name:$n" "$name:$n:sticky"; do
             rm -f one.json
-            solver "$dir/gpu" "SEMCACHE_STANDIN=${settings[0]}" "SEMCACHE_STANDIN_FAIL=$how"
+            solver "$dir/gpu" "SEMCACHE_STANDIN=${settings[-1]}" "SEMCACHE_STANDIN_FAIL=$how"
             if [ "$status" = 70 ] && [[ $how == *:sticky ]] && grep -q 'the only copy of the matrix' run.stderr; then
                 printf 'gone\n'
             elif [ $status = 0 ] && cmp solvers.plain run.out && [ "$(wc -l <run.stderr)" -le 2 ] && ! grep -q '^semcache-standin' run.stderr; then
-                [ "$("$COMMAND" report --print host one.json)" -gt "$usual_host" ] || fail "$how: not left to the host"
+                grep -q '"refused": *[1-9]' one.json || fail "$how: no call was refused"
                 printf 'host\n'
             else
                 cat run.stderr >&2
