@@ -49,11 +49,7 @@ pub(super) fn describe(
     }
     if matches!(symbol.spelling, Spelling::Plain | Spelling::Plain64) {
         // A name without an underscore, such as `saxpy`, is also one that programs give to functions of their own.
-        let fortran = if symbol.spelling == Spelling::Plain {
-            Spelling::Under
-        } else {
-            Spelling::Under64
-        };
+        let fortran = symbol.spelling.fortran();
         if found.spelling == symbol.spelling
             && probe::find(library, symbol.routine, fortran).is_none()
         {
@@ -109,11 +105,7 @@ pub(super) fn describe_solver(
     objects: &[Object],
     probes: Probes,
 ) -> Option<()> {
-    let spelling = match symbol.spelling {
-        Spelling::Plain => Spelling::Under,
-        Spelling::Plain64 => Spelling::Under64,
-        other => other,
-    };
+    let spelling = symbol.spelling.fortran();
     let of_lapack = |library: &&Object| {
         // Without an underscore it may be a function of the program's own.
         found.spelling == spelling || probe::find(library, symbol.routine, spelling).is_some()

@@ -129,9 +129,9 @@ impl DenseWork {
 }
 
 impl DenseKernel {
-    /// Bytes of a pivot, and of INFO.
+    /// Bytes of a pivot.
     pub const PIVOT: usize = 8;
-    /// As above.
+    /// Bytes of INFO.
     pub const INFO: usize = 4;
 
     /// First address and bytes of each operand that the kernel touches.

@@ -97,14 +97,8 @@ impl KernelLoads {
         plan: impl FnOnce() -> Option<Plan>,
     ) -> bool {
         let kernel = problem.kernel();
-        let (mut awaited, mut kinds) = (false, Vec::new());
-        for kind in devices.ids().map(|device| Kind::of(&kernel, device)) {
-            let next = self.code.next(kind, gain_s);
-            awaited |= next != Next::Run;
-            if next == Next::Load {
-                kinds.push(kind);
-            }
-        }
+        let kinds = devices.ids().map(|device| Kind::of(&kernel, device));
+        let (awaited, kinds) = self.next(kinds, gain_s);
         if !kinds.is_empty() {
             let kernels = plan().map_or_else(Vec::new, |plan| kernels(&plan));
             self.load(backend, kinds, kernels);
@@ -120,19 +114,26 @@ impl KernelLoads {
         device: DeviceId,
         gain_s: f64,
     ) -> bool {
-        let (mut awaited, mut kinds) = (false, Vec::new());
-        for kind in kernels.iter().map(|kernel| Kind::of_solver(kernel, device)) {
-            let next = self.code.next(kind, Some(gain_s));
-            awaited |= next != Next::Run;
-            if next == Next::Load {
-                kinds.push(kind);
-            }
-        }
+        let kinds = kernels.iter().map(|kernel| Kind::of_solver(kernel, device));
+        let (awaited, kinds) = self.next(kinds, Some(gain_s));
         if !kinds.is_empty() {
             let all = kernels.iter().map(|kernel| (Code::Solver(*kernel), device));
             self.load(backend, kinds, all.collect());
         }
         awaited
+    }
+
+    /// Whether a call stays on the host because of one of these kinds, and those whose code is to be loaded.
+    fn next(&self, kinds: impl Iterator<Item = Kind>, gain_s: Option<f64>) -> (bool, Vec<Kind>) {
+        let (mut awaited, mut load) = (false, Vec::new());
+        for kind in kinds {
+            let next = self.code.next(kind, gain_s);
+            awaited |= next != Next::Run;
+            if next == Next::Load {
+                load.push(kind);
+            }
+        }
+        (awaited, load)
     }
 
     fn load(

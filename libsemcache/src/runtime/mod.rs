@@ -47,9 +47,9 @@ use crate::process::signals_blocked::{self, SignalsBlocked};
 use crate::process::spent::{Spending, Spent};
 use semcache_fault::arithmetic::Usual;
 
+use crate::base::Work;
 use crate::base::config::Config;
 use crate::base::counters::{self, COUNTERS, Degraded, WhyHost, degrade};
-use crate::base::{Dtype, Routine, Work};
 use crate::blas::args::{self, Checked};
 use crate::blas::batch::{Batch, Batched};
 use crate::blas::checks::{Group, check};
@@ -247,7 +247,7 @@ pub fn batch_here(batch: &Batch, from: usize) -> bool {
 /// Sends calls to the host BLAS when the calling thread has a floating-point environment that no device has. Devices
 /// are not started for that; if they already run, the newest bytes of the operands are written back first.
 fn elsewhere(group: &Group<'_>) -> WhyHost {
-    if let Err(why) = usable(group.routine, group.dtype) {
+    if let Err(why) = usable(group.routine.name(group.dtype)) {
         return why;
     }
     if let Some(cache) = get().and_then(|r| r.cache) {
@@ -302,7 +302,7 @@ fn repeat(call: &Call, key: u64) -> Option<Outcome> {
 }
 
 /// The configuration, if the configuration and the state of the process allow the routine on devices.
-fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
+fn usable(name: &str) -> Result<&'static Config, WhyHost> {
     match mode() {
         Mode::Forked => {
             // Only a child that makes BLAS calls has something to report.
@@ -316,7 +316,7 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
     if config.offload == crate::base::config::Offload::Never {
         return Err(WhyHost::Never);
     }
-    if config.is_disabled(routine.name(dtype)) {
+    if config.is_disabled(name) {
         return Err(WhyHost::Disabled);
     }
     Ok(config)
@@ -325,7 +325,7 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
 fn decide(group: &Group<'_>, facts: &Facts<'_>) -> Result<Ran, WhyHost> {
     let must_run = facts.must_run;
     let (calls, dtype) = (group.calls, group.dtype);
-    let config = usable(group.routine, dtype)?;
+    let config = usable(group.routine.name(dtype))?;
     let largest = blas::call::largest(calls).ok_or(WhyHost::Empty)?;
     // A user who disables a routine (`SEMCACHE_DISABLE`) disables it for the products of a batch, too.
     if config.is_disabled(largest.routine.name(dtype)) {

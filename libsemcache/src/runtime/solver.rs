@@ -9,11 +9,10 @@ use semcache_fault::arithmetic::Usual;
 
 use super::at_site::AtSite;
 use super::hints::{enter, to_cpu};
-use super::mode::{Mode, mode};
 use super::timed::{self, Timed};
-use super::{Facts, begin, init, retire, start};
+use super::{Facts, begin, retire, start, usable};
 use crate::base::config::Offload;
-use crate::base::counters::{self, COUNTERS, Degraded, PAGE, WhyHost, degrade};
+use crate::base::counters::{self, COUNTERS, PAGE, WhyHost};
 use crate::base::dense::DenseKernel;
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{DeviceId, Dtype, Routine};
@@ -73,21 +72,7 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
 
 /// The pivots of a factorization.
 fn attempted(system: &System) -> Result<Vec<i64>, WhyHost> {
-    match mode() {
-        Mode::Forked => {
-            degrade(Degraded::Forked);
-            return Err(WhyHost::Forked);
-        }
-        Mode::Ended => return Err(WhyHost::NoDevice),
-        Mode::Cold | Mode::On | Mode::Off => {}
-    }
-    let config = init::config();
-    if config.offload == Offload::Never {
-        return Err(WhyHost::Never);
-    }
-    if config.is_disabled(system.solver.name(system.dtype)) {
-        return Err(WhyHost::Disabled);
-    }
+    let config = usable(system.solver.name(system.dtype))?;
     if !system.is_plain() {
         return Err(WhyHost::Aliased);
     }
@@ -190,20 +175,11 @@ fn residencies(system: &System) -> Result<Vec<Residency>, WhyHost> {
         let target = Target::of(entered.cache, view).ok().flatten();
         target.map_or_else(Residency::default, |target| target.residency(entered.cache))
     };
-    Ok([Some(system.a), system.b]
-        .iter()
-        .flatten()
-        .map(found)
-        .collect())
+    Ok(system.matrices().map(|view| found(&view)).collect())
 }
 
 fn kernels(system: &System) -> Vec<DenseKernel> {
-    let steps = [system.factors(), system.solves()];
-    steps
-        .into_iter()
-        .flatten()
-        .map(|step| system.kernel(step))
-        .collect()
+    system.steps().map(|step| system.kernel(step)).collect()
 }
 
 /// Which steps and element types each device has loaded.
@@ -230,11 +206,7 @@ fn prepared(
 
 /// Reads the first and the last byte of both matrices, as `touch` says.
 fn touch(system: &System) {
-    let places = [Some(system.a), system.b];
-    let places = places
-        .iter()
-        .flatten()
-        .filter_map(|view| view.place().ok()?);
+    let places = system.matrices().filter_map(|view| view.place().ok()?);
     super::touch(places.flat_map(|place| [place.start, place.end() - 1]));
 }
 

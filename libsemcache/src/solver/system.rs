@@ -61,6 +61,16 @@ impl System {
         }
     }
 
+    /// Both, in order.
+    pub fn steps(&self) -> impl Iterator<Item = Step> + use<> {
+        [self.factors(), self.solves()].into_iter().flatten()
+    }
+
+    /// A, and B if there is one.
+    pub fn matrices(&self) -> impl Iterator<Item = View> + use<> {
+        [Some(self.a), self.b].into_iter().flatten()
+    }
+
     /// Columns of B.
     #[must_use]
     pub fn sides(&self) -> usize {
@@ -69,8 +79,7 @@ impl System {
 
     /// What is to be computed.
     pub fn work(&self) -> impl Iterator<Item = DenseWork> {
-        let steps = [self.factors(), self.solves()];
-        steps.into_iter().flatten().map(|step| DenseWork {
+        self.steps().map(|step| DenseWork {
             step,
             dtype: self.dtype,
             sizes: [self.a.rows, self.a.cols, self.sides()],

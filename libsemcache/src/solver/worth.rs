@@ -33,8 +33,7 @@ fn flops(system: &System) -> f64 {
 /// Bytes of A and B.
 #[must_use]
 pub fn bytes(system: &System) -> usize {
-    let all = [Some(system.a), system.b];
-    let of = all.iter().flatten().map(|v| v.rows * v.cols * v.element);
+    let of = system.matrices().map(|v| v.rows * v.cols * v.element);
     of.sum()
 }
 
