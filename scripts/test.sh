@@ -46,20 +46,27 @@ host_blas() {
     if "$COMMAND" doctor | grep -A1 'host BLAS .*\(is wrong\|ended the process\|did not return\)'; then fail "the host BLAS is wrong"; fi
 }
 clients() { JOBS=2 "scripts/clients/$1.sh" "${@:2}"; }
-# The quick parts of suites, two at a time, as most keep one core busy. What a suite prints comes at its end.
+# The quick parts of suites, two at a time, as most keep one core busy. What a suite prints comes at its end; the last lines of a
+# suite that failed come after those of the others, as readers of a long log look there.
 one_of_two() {
-    local log begun=$SECONDS quick=--quick
+    local begun=$SECONDS quick=--quick log=$LOGS/$1
     # MKL itself is in the whole suite only.
     [ "$1" != mkl ] || quick=''
-    log=$(mktemp)
-    "scripts/clients/$1.sh" $quick >"$log" 2>&1 </dev/null || { cat "$log"; rm "$log"; printf 'FAILED: clients %s\n' "$1" >&2; exit 255; }
+    "scripts/clients/$1.sh" $quick >"$log" 2>&1 </dev/null || { mv "$log" "$log.failed"; exit 255; }
     cat "$log"
-    rm "$log"
     say "clients $1 $quick, $((SECONDS - begun)) s"
 }
 two_at_a_time() {
+    local log
+    LOGS=$(mktemp -d)
+    export LOGS
     export -f one_of_two say
-    printf '%s\n' "$@" | xargs -P 2 -I NAME bash -c 'one_of_two NAME'
+    printf '%s\n' "$@" | xargs -P 2 -I NAME bash -c 'one_of_two NAME' && { rm -r "$LOGS"; return; }
+    for log in "$LOGS"/*.failed; do
+        say "clients $(basename "$log" .failed): the end of what it printed"
+        tail -n 60 "$log"
+    done
+    fail "clients: $(cd "$LOGS" && echo *.failed)"
 }
 only() { ONLY=$2 "scripts/clients/$1.sh" --quick; }
 # With memory for three tiles of 256 x 256 double complex numbers on each device, the least that all of level 3 needs.
