@@ -96,8 +96,8 @@ fn main() {
 
     let text = fs::read_to_string("symbols.txt").expect("symbols.txt is readable");
     let rows = parse(&text);
-    let (mut table, mut stubs) = (String::new(), String::new());
-    let mut index = 0usize;
+    let (mut table, mut names, mut stubs) = (String::new(), String::new(), String::new());
+    let (mut index, mut start) = (0usize, 0usize);
     for row in &rows {
         let jump = row.class == "jump";
         let dtype = if row.dtype == "-" {
@@ -116,11 +116,13 @@ fn main() {
             let name = format!("{before}{}{after}", row.routine);
             writeln!(
                 table,
-                "Symbol {{ name: c\"{name}\", routine: \"{}\", class: Class::{class}, dtype: Dtype::{dtype}, \
+                "Symbol {{ start: {start}, length: {}, class: Class::{class}, dtype: Dtype::{dtype}, \
                  spelling: Spelling::{spelling}, may_be_missing: {may_be_missing} }},",
-                row.routine,
+                name.len(),
             )
             .expect("a string grows");
+            write!(names, "{name}\\0").expect("a string grows");
+            start += name.len() + 1;
             let stub = match spelling {
                 _ if jump => format!("jump!({name}, {index});"),
                 "Plain" | "Plain64" => format!("enter_any!({name}, {index});"),
@@ -136,7 +138,9 @@ fn main() {
     let generated = format!(
         "/// Number of exported symbols.\npub(crate) const COUNT: usize = {index};\n\
          /// All exported symbols; a stub knows its own index.\n\
-         pub(crate) static SYMBOLS: [Symbol; COUNT] = [\n{table}];\n"
+         pub(crate) static SYMBOLS: [Symbol; COUNT] = [\n{table}];\n\
+         /// The names of all symbols, each with a zero byte behind it.\n\
+         static NAMES: &str = \"{names}\";\n"
     );
     let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&out).join("symbols.rs"), generated).expect("OUT_DIR is writable");

@@ -7,13 +7,12 @@
 )]
 
 use core::ptr;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::symbols::Symbol;
 use crate::thread::{self, State};
-use semcache::base::counters::{OWNED, PAGE, Passed, WhyHost};
+use semcache::base::counters::{PAGE, Passed, WhyHost};
 
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// Where the process counted when its sites were told last ([`join`](semcache::runtime::counted::join)).
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
@@ -23,17 +22,14 @@ static TOLD: AtomicU32 = AtomicU32::new(0);
 #[cold]
 pub(crate) fn begin(thread: &State) -> bool {
     let generation = semcache::runtime::counted::join();
-    // The number of taken counters stops at the limit, so that it cannot wrap.
-    let index = TAKEN.fetch_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1));
-    if let Ok(index) = index {
-        thread.slot.set(ptr::from_ref(&PAGE.calls.passed()[index]));
+    if let Some(own) = PAGE.calls.take() {
+        thread.slot.set(ptr::from_ref(own));
     }
     TOLD.swap(generation, Relaxed) != generation
 }
 
-/// In the child of a fork, whose counters are zero: its thread counts anew.
+/// In the child of a fork, whose counters are zero: none of them is taken, and its thread counts anew.
 pub(crate) fn child() {
-    TAKEN.store(0, Relaxed);
     semcache::runtime::timed::small::child();
     thread::state().slot.set(ptr::null());
 }
@@ -44,7 +40,7 @@ pub(crate) fn count(thread: &State, symbol: &Symbol, site: Option<usize>, reason
     // SAFETY: null, or set by `begin` to counters in a static that no other thread writes.
     match unsafe { thread.slot.get().as_ref() } {
         Some(own) => own.count_alone(index, site, reason),
-        None => PAGE.calls.passed()[OWNED].count(index, site, reason),
+        None => PAGE.calls.shared().count(index, site, reason),
     }
     if reason != WhyHost::Small
         && let Some(site) = site.and_then(|number| PAGE.sites.get(number))

@@ -142,6 +142,13 @@ fn solver_entered(
         }
     }
     time(frame, symbol, site, HostCall::left(left.get()));
+    // SAFETY: as above.
+    let operand = unsafe { decode::solver::operand(frame, symbol, solver) };
+    if let Some((addr, size)) = operand {
+        let element = symbol.dtype.size();
+        let matrix = runtime::caught(|| timed::solver_matrix(addr, size, element, site)).flatten();
+        frame.computes_on(matrix);
+    }
     host(frame, symbol, binding)
 }
 
@@ -234,7 +241,7 @@ fn offload(
             Some(gemm) => {
                 let call = HostCall::left(left.get());
                 gemm.run(&decoded.call);
-                call.end(symbol.index(), binding.number());
+                call.end(symbol.index(), binding.number(), None);
             }
             None => return Some(None),
         },
@@ -282,7 +289,7 @@ fn offload_batch(
         (Batched::Host, Some(gemm)) if binding.target.is_null() => {
             let call = HostCall::left(left.get());
             gemm.batch(&batch, 0);
-            call.end(symbol.index(), binding.number());
+            call.end(symbol.index(), binding.number(), None);
             None
         }
         (Batched::Host, _) => Some(None),

@@ -7,6 +7,7 @@
 
 use core::mem::offset_of;
 
+use semcache::base::counters::Matrix;
 use semcache::runtime::timed::HostCall;
 
 /// The saved argument registers of a call, and the values of its result registers. The stub makes a frame below the
@@ -31,7 +32,8 @@ pub(crate) struct Frame {
     /// The number of the call site there, plus 1; 0: it has none.
     site: u16,
     call: HostCall,
-    _align: u64,
+    /// What the host's LAPACK computes on, in a call that is timed.
+    matrix: Option<&'static Matrix>,
 }
 
 /// In the number of a symbol that [`enter`](crate::entry::enter) is called with: the stub has found the sizes of this call small.
@@ -69,7 +71,13 @@ impl Frame {
             (self.timed, self.index) = (1 + words as u32, index as u16);
             self.site = site.map_or(0, |number| number as u16 + 1);
             self.call = call;
+            self.matrix = None;
         }
+    }
+
+    /// The call, which is timed, is of a solver that computes on this matrix.
+    pub(crate) fn computes_on(&mut self, matrix: Option<&'static Matrix>) {
+        self.matrix = matrix;
     }
 
     /// The call begins.
@@ -82,7 +90,7 @@ impl Frame {
     #[inline]
     pub(crate) fn ended(&self) {
         let site = self.site.checked_sub(1).map(usize::from);
-        self.call.end(usize::from(self.index), site);
+        self.call.end(usize::from(self.index), site, self.matrix);
     }
 
     /// The value of the stack pointer at the entry of the stub: the address of the return address.

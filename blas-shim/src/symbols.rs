@@ -151,13 +151,14 @@ impl Spelling {
     }
 }
 
-/// One exported name.
+/// One exported name. It holds no pointers: the dynamic linker would write each into a page of every process that the library is
+/// preloaded into.
 #[derive(Debug)]
 pub(crate) struct Symbol {
-    /// The name.
-    pub(crate) name: &'static CStr,
-    /// The routine's name in `symbols.txt`.
-    pub(crate) routine: &'static str,
+    /// Where the name begins in [`NAMES`].
+    start: u32,
+    /// Its length in bytes.
+    length: u8,
     /// How its arguments are read.
     pub(crate) class: Class,
     /// Element type; meaningless for [`Class::Jump`].
@@ -169,6 +170,20 @@ pub(crate) struct Symbol {
 }
 
 impl Symbol {
+    /// The name.
+    pub(crate) fn name(&self) -> &'static CStr {
+        let start = self.start as usize;
+        let with_end = &NAMES.as_bytes()[start..=start + usize::from(self.length)];
+        CStr::from_bytes_with_nul(with_end).unwrap_or_default()
+    }
+
+    /// The routine's name in `symbols.txt`: the name without what the spelling adds.
+    pub(crate) fn routine(&self) -> &'static str {
+        let (before, after) = self.spelling.affixes();
+        let start = self.start as usize;
+        &NAMES[start + before.len()..start + usize::from(self.length) - after.len()]
+    }
+
     /// The index of its routine in the tables of counters: calls under all names of one operation on one type are counted
     /// together. That of the first routine for a symbol whose calls are not counted ([`Class::Jump`]).
     pub(crate) fn index(&self) -> usize {
@@ -191,7 +206,7 @@ impl Symbol {
         let mut names = SYMBOLS.iter().filter(same);
         let found = self
             .may_be_missing
-            .then(|| names.find(|s| s.routine != self.routine));
+            .then(|| names.find(|s| s.routine() != self.routine()));
         found.flatten()
     }
 
@@ -200,11 +215,11 @@ impl Symbol {
     pub(crate) fn gemm(&self) -> Option<&'static Symbol> {
         let letter = self
             .may_be_missing
-            .then(|| self.routine.get(..1))
+            .then(|| self.routine().get(..1))
             .flatten()?;
-        SYMBOLS
-            .iter()
-            .find(|s| s.spelling == self.spelling && s.routine.strip_prefix(letter) == Some("gemm"))
+        SYMBOLS.iter().find(|s| {
+            s.spelling == self.spelling && s.routine().strip_prefix(letter) == Some("gemm")
+        })
     }
 }
 
@@ -214,11 +229,22 @@ include!(concat!(env!("OUT_DIR"), "/symbols.rs"));
 mod tests {
     use super::*;
 
+    #[test]
+    fn names_are_what_the_spellings_make_of_routines() {
+        for symbol in &SYMBOLS {
+            let (before, after) = symbol.spelling.affixes();
+            let made = format!("{before}{}{after}", symbol.routine());
+            assert_eq!(symbol.name().to_str(), Ok(made.as_str()));
+        }
+        let last = SYMBOLS.last().expect("there are some");
+        assert_eq!(last.name().to_bytes().len(), usize::from(last.length));
+    }
+
     /// A batch passes arrays of addresses of its matrices, so its arguments are not those of gemm.
     #[test]
     fn batches_are_no_calls_of_a_routine() {
         let routine = |name: &str| {
-            let symbol = SYMBOLS.iter().find(|s| s.routine == name);
+            let symbol = SYMBOLS.iter().find(|s| s.routine() == name);
             symbol.expect("it is in symbols.txt").class.routine()
         };
         assert_eq!(routine("dgemm"), Some(Routine::Gemm));

@@ -83,7 +83,9 @@ fn reset_forgets_everything() {
     PAGE.times.row(SPARSE).host.add(3);
     PAGE.times.row(2).small.took(7);
     PAGE.times.fault_kernels.add(1);
-    PAGE.calls.passed()[0].count(3, Some(3), WhyHost::Small);
+    let own = PAGE.calls.take().expect("room");
+    own.count(3, Some(3), WhyHost::Small);
+    assert_eq!(PAGE.calls.small_at(3), 1);
     FAULTS.record(5);
     assert!(found.is_some() && PAGE.sites.all().count() == 2);
     reset();
@@ -102,6 +104,8 @@ fn reset_forgets_everything() {
             .all(|row| row.host.get() == 0 && !row.small.is_open())
     );
     assert_eq!(PAGE.times.fault_kernels.get(), 0);
+    let again = PAGE.calls.take().expect("room");
+    assert!(std::ptr::eq(own, again), "the first ones are free again");
     assert_eq!(PAGE.calls.small_at(3), 0);
     assert_eq!((FAULTS.percentile(50.0), FAULTS.sum()), (None, 0));
 }

@@ -41,6 +41,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The arguments from this position on.
+    pub(super) fn at(mut self, position: usize) -> Self {
+        self.next = position;
+        self
+    }
+
     /// Stops decoding a call that may be valid, but that devices do not compute in this form.
     pub(super) fn unsupported<T>(&mut self) -> Option<T> {
         self.why = WhyHost::Unsupported;

@@ -54,6 +54,25 @@ fn matrix(r: &mut Reader<'_>, rows: usize, cols: usize) -> Option<View> {
     view.place().ok()?.map(|_| view)
 }
 
+/// The address of A, and the numbers of its rows and columns, in a call of a solver that the host computes; `None` if it is small or an
+/// argument cannot be right.
+///
+/// # Safety
+/// The frame is that of a call of the symbol.
+pub(crate) unsafe fn operand(
+    frame: &Frame,
+    symbol: &Symbol,
+    solver: Solver,
+) -> Option<(usize, (usize, usize))> {
+    let [rows, cols, a] = solver.before_a();
+    // Whichever width integers have, these are the lower halves.
+    let argument = |position| Reader::new(frame, symbol, Width::Bits32).at(position);
+    let (rows, cols) = (size(argument(rows).int()?)?, size(argument(cols).int()?)?);
+    let addr = argument(a).readable()?;
+    let bytes = rows.checked_mul(cols)?.checked_mul(symbol.dtype.size())?;
+    (rows.min(cols) >= FLOOR && addr.checked_add(bytes).is_some()).then_some((addr, (rows, cols)))
+}
+
 /// What a call of a solver asks for; `None` if devices have no such routine, the system is small, or an argument is not valid: LAPACK
 /// says so.
 ///

@@ -64,7 +64,7 @@ pub(crate) fn beside(site: &Binding, routine: Routine, dtype: Dtype) -> Option<&
 fn search(site: &Binding, from: *const c_void, name: &str) -> Option<Binding> {
     let spelling = SYMBOLS.get(site.symbol as usize)?.spelling.fortran();
     let mut named = SYMBOLS.iter();
-    let symbol = named.find(|s| s.routine == name && s.spelling == spelling)?;
+    let symbol = named.find(|s| s.routine() == name && s.spelling == spelling)?;
     let objects = objects::loaded();
     let own = objects::of(&objects, beside as *const () as usize).map(|own| own.start);
     let handle = objects::of(&objects, from as usize)?.open()?;

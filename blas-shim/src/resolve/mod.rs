@@ -86,7 +86,7 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     }
     let made = leaked(binding(index, site, &objects, caller, Probes::All, false)?.numbered());
     sites::publish(made);
-    if let Some(importer) = caller.filter(|caller| caller.imports(SYMBOLS[index].name)) {
+    if let Some(importer) = caller.filter(|caller| caller.imports(SYMBOLS[index].name())) {
         let of_object = Binding {
             site: importer.start,
             numbered: Binding::NO_NUMBER,
@@ -110,7 +110,7 @@ pub(crate) fn bind_ahead() {
     let symbols: HashMap<&CStr, usize> = SYMBOLS
         .iter()
         .enumerate()
-        .map(|(index, symbol)| (symbol.name, index))
+        .map(|(index, symbol)| (symbol.name(), index))
         .collect();
     let objects = objects::loaded();
     let own = own(&objects);
@@ -209,13 +209,13 @@ fn binding(
     let symbol = SYMBOLS.get(index)?;
     let own = own(objects);
     if probes == Probes::Known {
-        let next = next_of_ours(symbol.name, objects, own)?;
+        let next = next_of_ours(symbol.name(), objects, own)?;
         let library = objects::of(objects, next)?;
         Provider::known(library, symbol.spelling)?;
     }
     let Candidate { via, found, gemm } = candidate(symbol, objects, own, caller, probing);
     let inside = caller.is_some_and(|caller| {
-        Some(caller.start) != own && caller.definition(symbol.name).is_some()
+        Some(caller.start) != own && caller.definition(symbol.name()).is_some()
     });
     let mut binding = Binding {
         site,
@@ -351,13 +351,13 @@ fn search(
         spelling: symbol.spelling,
         many,
     };
-    if probing && let Some(address) = caller.and_then(|caller| caller.definition(symbol.name)) {
+    if probing && let Some(address) = caller.and_then(|caller| caller.definition(symbol.name())) {
         return Some(found((address, false)));
     }
     if let Some(found) = overridden(symbol) {
         return Some(found);
     }
-    defined(symbol.name, objects, own, caller).map(found)
+    defined(symbol.name(), objects, own, caller).map(found)
 }
 
 /// The definition of a name that a caller would be bound to, and whether several libraries define the name, any of which the caller may
@@ -491,7 +491,7 @@ fn system(symbol: &Symbol) -> Option<Found> {
 /// A symbol in a library that the caller was not linked with: under its own name, or under another spelling of the same
 /// interface with integers of the same width.
 fn in_library(symbol: &Symbol, handle: *mut c_void) -> Option<Found> {
-    if let Some(address) = objects::symbol(handle, symbol.name) {
+    if let Some(address) = objects::symbol(handle, symbol.name()) {
         return Some(Found {
             address,
             spelling: symbol.spelling,
@@ -507,7 +507,7 @@ fn in_library(symbol: &Symbol, handle: *mut c_void) -> Option<Found> {
     };
     spellings.iter().find_map(|&spelling| {
         let (before, after) = spelling.affixes();
-        let name = CString::new(format!("{before}{}{after}", symbol.routine)).ok()?;
+        let name = CString::new(format!("{before}{}{after}", symbol.routine())).ok()?;
         let address = objects::symbol(handle, &name)?;
         let provided = || {
             spelling
@@ -536,7 +536,7 @@ pub(crate) fn complain(symbol: &Symbol) {
     }
     say(&[
         "semcache: no BLAS has ",
-        &symbol.name.to_string_lossy(),
+        &symbol.name().to_string_lossy(),
         " (searched: libraries after this one, the caller's own, all loaded ones, libopenblas, libblas); \
          the call returns without having done anything. Set SEMCACHE_HOST_BLAS=/path/to/libblas.so\n",
     ]);

@@ -51,7 +51,7 @@ pub(super) fn describe(
         // A name without an underscore, such as `saxpy`, is also one that programs give to functions of their own.
         let fortran = symbol.spelling.fortran();
         if found.spelling == symbol.spelling
-            && probe::find(library, symbol.routine, fortran).is_none()
+            && probe::find(library, symbol.routine(), fortran).is_none()
         {
             binding.barred = Barred::Foreign;
             return Some(());
@@ -108,7 +108,7 @@ pub(super) fn describe_solver(
     let spelling = symbol.spelling.fortran();
     let of_lapack = |library: &&Object| {
         // Without an underscore it may be a function of the program's own.
-        found.spelling == spelling || probe::find(library, symbol.routine, spelling).is_some()
+        found.spelling == spelling || probe::find(library, symbol.routine(), spelling).is_some()
     };
     let Some(library) = objects::of(objects, found.address).filter(of_lapack) else {
         binding.barred = Barred::Foreign;

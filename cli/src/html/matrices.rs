@@ -1,4 +1,4 @@
-//! The blocks of host memory that calls on devices had operands in, and what happens to each.
+//! The blocks of host memory that calls on devices had operands in, or solvers on the host, and what happens to each.
 
 use maud::{Markup, html};
 use semcache::runtime::report::table::human;
@@ -34,7 +34,7 @@ pub(super) fn section(given: &Given) -> Option<Markup> {
     }
     (!rows.is_empty()).then(|| {
         html! {
-            p.note { "Each is a block of host memory, by the first call with an operand there." }
+            p.note { "Each is a block of host memory, by the first call on devices, or of a solver on the host, with an operand there." }
             div.table { table {
                 thead { tr {
                     th { "first used by" } th { "size" } th.n { "block" } th.n { "calls" } th.n { "moved" } th.n { "faults" }

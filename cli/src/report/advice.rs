@@ -93,6 +93,13 @@ fn matrix(matrix: &Matrix, load: Option<&str>, store: Option<&str>) -> String {
             times(matrix.loads)
         ));
     }
+    if matrix.solver_calls > 0 {
+        told.push(format!(
+            "LAPACK computes with it on the host, {}, {:.3} s: its BLAS calls are out of sight",
+            times(matrix.solver_calls),
+            matrix.solver_seconds
+        ));
+    }
     match told.is_empty() {
         true => "stays on devices".to_owned(),
         false => told.join("; "),
@@ -180,6 +187,15 @@ mod tests {
             ..Matrix::default()
         };
         assert!(matrix(&read, Some("b.c:1"), None).contains("reads it at b.c:1, 2 times"));
+        let solved = Matrix {
+            solver_calls: 3,
+            solver_seconds: 0.5,
+            ..Matrix::default()
+        };
+        assert_eq!(
+            matrix(&solved, None, None),
+            "LAPACK computes with it on the host, 3 times, 0.500 s: its BLAS calls are out of sight"
+        );
         assert_eq!(matrix(&Matrix::default(), None, None), "stays on devices");
     }
 }

@@ -130,7 +130,7 @@ pub(super) fn site(report: &Report) -> String {
     )
 }
 
-/// A line for each block of host memory with operands of calls on devices, those that matter most first.
+/// A line for each block of host memory with operands of calls on devices or of solvers on the host, those that matter most first.
 pub(super) fn matrix(report: &Report) -> String {
     let mut lines = Lines::default();
     let mut rows: Vec<[String; 7]> = Vec::new();

@@ -6,10 +6,11 @@
 use super::dtype::Dtype;
 
 /// Makes the enumeration from one table. A line has: the variant, the names by element type, the most arguments that it has in any
-/// type, how many of these are flags (characters), each of which has a length behind all arguments, and how many arguments come before
-/// LWORK in real types and in complex ones (0: it has none).
+/// type, how many of these are flags (characters), each of which has a length behind all arguments, how many arguments come before
+/// LWORK in real types and in complex ones (0: it has none), and how many come before the numbers of rows and of columns of A and before
+/// A.
 macro_rules! solvers {
-    ($($(#[$doc:meta])* $variant:ident: $names:expr, $arguments:literal, $flags:literal, $lwork:expr;)*) => {
+    ($($(#[$doc:meta])* $variant:ident: $names:expr, $arguments:literal, $flags:literal, $lwork:expr, $a:expr;)*) => {
         /// A driver. One variant per operation; the element type is data.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Solver {
@@ -40,55 +41,61 @@ macro_rules! solvers {
                 let before = if dtype.is_complex() { complex } else { real };
                 if before > 0 { Some(before) } else { None }
             }
+
+            /// How many arguments come before the number of rows of A, before the number of its columns, and before A.
+            #[must_use]
+            pub const fn before_a(self) -> [usize; 3] {
+                match self { $(Solver::$variant => $a,)* }
+            }
         }
     };
 }
 
 solvers! {
     /// Solves `A X = B`.
-    Gesv: ["sgesv", "dgesv", "cgesv", "zgesv"], 8, 0, [0, 0];
+    Gesv: ["sgesv", "dgesv", "cgesv", "zgesv"], 8, 0, [0, 0], [0, 0, 2];
     /// Factors `A = P L U`.
-    Getrf: ["sgetrf", "dgetrf", "cgetrf", "zgetrf"], 6, 0, [0, 0];
+    Getrf: ["sgetrf", "dgetrf", "cgetrf", "zgetrf"], 6, 0, [0, 0], [0, 1, 2];
     /// Solves by the factors of getrf.
-    Getrs: ["sgetrs", "dgetrs", "cgetrs", "zgetrs"], 9, 1, [0, 0];
+    Getrs: ["sgetrs", "dgetrs", "cgetrs", "zgetrs"], 9, 1, [0, 0], [1, 1, 3];
     /// Inverts by the factors of getrf.
-    Getri: ["sgetri", "dgetri", "cgetri", "zgetri"], 7, 0, [5, 5];
+    Getri: ["sgetri", "dgetri", "cgetri", "zgetri"], 7, 0, [5, 5], [0, 0, 1];
     /// Solves `A X = B`, A positive definite.
-    Posv: ["sposv", "dposv", "cposv", "zposv"], 8, 1, [0, 0];
+    Posv: ["sposv", "dposv", "cposv", "zposv"], 8, 1, [0, 0], [1, 1, 3];
     /// Factors `A = L L^H`.
-    Potrf: ["spotrf", "dpotrf", "cpotrf", "zpotrf"], 5, 1, [0, 0];
+    Potrf: ["spotrf", "dpotrf", "cpotrf", "zpotrf"], 5, 1, [0, 0], [1, 1, 2];
     /// Solves by the factor of potrf.
-    Potrs: ["spotrs", "dpotrs", "cpotrs", "zpotrs"], 8, 1, [0, 0];
+    Potrs: ["spotrs", "dpotrs", "cpotrs", "zpotrs"], 8, 1, [0, 0], [1, 1, 3];
     /// Inverts by the factor of potrf.
-    Potri: ["spotri", "dpotri", "cpotri", "zpotri"], 5, 1, [0, 0];
+    Potri: ["spotri", "dpotri", "cpotri", "zpotri"], 5, 1, [0, 0], [1, 1, 2];
     /// Eigenvalues of a symmetric or Hermitian matrix, and eigenvectors.
-    Syev: ["ssyev", "dsyev", "cheev", "zheev"], 10, 2, [7, 7];
+    Syev: ["ssyev", "dsyev", "cheev", "zheev"], 10, 2, [7, 7], [2, 2, 3];
     /// As syev, by divide and conquer.
-    Syevd: ["ssyevd", "dsyevd", "cheevd", "zheevd"], 13, 2, [7, 7];
+    Syevd: ["ssyevd", "dsyevd", "cheevd", "zheevd"], 13, 2, [7, 7], [2, 2, 3];
     /// As syev, by relatively robust representations.
-    Syevr: ["ssyevr", "dsyevr", "cheevr", "zheevr"], 23, 3, [17, 17];
+    Syevr: ["ssyevr", "dsyevr", "cheevr", "zheevr"], 23, 3, [17, 17], [3, 3, 4];
     /// The generalized symmetric or Hermitian eigenproblem, by divide and conquer.
-    Sygvd: ["ssygvd", "dsygvd", "chegvd", "zhegvd"], 16, 2, [10, 10];
+    Sygvd: ["ssygvd", "dsygvd", "chegvd", "zhegvd"], 16, 2, [10, 10], [3, 3, 4];
     /// Eigenvalues of a general matrix, and eigenvectors.
-    Geev: ["sgeev", "dgeev", "cgeev", "zgeev"], 14, 2, [12, 11];
+    Geev: ["sgeev", "dgeev", "cgeev", "zgeev"], 14, 2, [12, 11], [2, 2, 3];
     /// As geev, balanced, with condition numbers.
-    Geevx: ["sgeevx", "dgeevx", "cgeevx", "zgeevx"], 23, 4, [20, 19];
+    Geevx: ["sgeevx", "dgeevx", "cgeevx", "zgeevx"], 23, 4, [20, 19], [4, 4, 5];
     /// Singular values, and singular vectors.
-    Gesvd: ["sgesvd", "dgesvd", "cgesvd", "zgesvd"], 15, 2, [12, 12];
+    Gesvd: ["sgesvd", "dgesvd", "cgesvd", "zgesvd"], 15, 2, [12, 12], [2, 3, 4];
     /// As gesvd, by divide and conquer.
-    Gesdd: ["sgesdd", "dgesdd", "cgesdd", "zgesdd"], 15, 1, [11, 11];
+    Gesdd: ["sgesdd", "dgesdd", "cgesdd", "zgesdd"], 15, 1, [11, 11], [1, 2, 3];
     /// Factors `A = Q R`.
-    Geqrf: ["sgeqrf", "dgeqrf", "cgeqrf", "zgeqrf"], 8, 0, [6, 6];
+    Geqrf: ["sgeqrf", "dgeqrf", "cgeqrf", "zgeqrf"], 8, 0, [6, 6], [0, 1, 2];
     /// Q of the factors of geqrf.
-    Orgqr: ["sorgqr", "dorgqr", "cungqr", "zungqr"], 9, 0, [7, 7];
+    Orgqr: ["sorgqr", "dorgqr", "cungqr", "zungqr"], 9, 0, [7, 7], [0, 1, 3];
     /// Least squares by QR or LQ.
-    Gels: ["sgels", "dgels", "cgels", "zgels"], 11, 1, [9, 9];
+    Gels: ["sgels", "dgels", "cgels", "zgels"], 11, 1, [9, 9], [1, 2, 4];
     /// Least squares by singular values, by divide and conquer.
-    Gelsd: ["sgelsd", "dgelsd", "cgelsd", "zgelsd"], 15, 0, [11, 11];
+    Gelsd: ["sgelsd", "dgelsd", "cgelsd", "zgelsd"], 15, 0, [11, 11], [0, 1, 3];
     /// The Schur form.
-    Gees: ["sgees", "dgees", "cgees", "zgees"], 15, 2, [12, 11];
+    Gees: ["sgees", "dgees", "cgees", "zgees"], 15, 2, [12, 11], [3, 3, 4];
     /// As gees, with condition numbers.
-    Geesx: ["sgeesx", "dgeesx", "cgeesx", "zgeesx"], 20, 3, [15, 14];
+    Geesx: ["sgeesx", "dgeesx", "cgeesx", "zgeesx"], 20, 3, [15, 14], [4, 4, 5];
 }
 
 impl Solver {
@@ -116,6 +123,8 @@ mod tests {
                     solver.name(dtype)
                 );
                 assert!(solver.name(dtype).starts_with(dtype.letter()));
+                let [rows, cols, a] = solver.before_a();
+                assert!(rows <= cols && cols < a && before.is_none_or(|n| a + 1 < n));
             }
         }
         assert_eq!(Solver::Geev.before_lwork(Dtype::D), Some(12));

@@ -84,16 +84,10 @@ fn note_matrix(block: &Block, whole: &Part) {
         return;
     };
     matrix.calls.add(1);
-    if matrix.bytes.get() == 0 {
-        matrix.bytes.set(block.len as u64);
-        matrix.rows.set(whole.rows as u64);
-        matrix.cols.set(whole.cols as u64);
-        if let Some(name) = names::in_block(block.start, block.start + block.len) {
-            matrix.name.set(name.as_bytes());
-        }
-        matrix
-            .site
-            .set(sites::current().map_or(0, |index| index as u64 + 1));
+    if matrix.tell(block.len, (whole.rows, whole.cols), sites::current())
+        && let Some(name) = names::in_block(block.start, block.start + block.len)
+    {
+        matrix.name.set(name.as_bytes());
     }
 }
 

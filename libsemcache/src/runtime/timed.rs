@@ -7,8 +7,9 @@ pub mod small;
 
 use core::cell::Cell;
 
-use crate::base::counters::{PAGE, RoutineTimes};
+use crate::base::counters::{Matrix, PAGE, RoutineTimes};
 use crate::blas::plain::{self, Plain};
+use crate::host;
 use crate::process::spent::{self, ByKind, Span};
 
 /// A call that went on to the host BLAS: when it left the runtime, and what it is predicted to take there, in nanoseconds.
@@ -165,8 +166,8 @@ impl HostCall {
         }
     }
 
-    /// The call of the routine with this index has ended, at this site.
-    pub fn end(self, index: usize, site: Option<usize>) {
+    /// The call of the routine with this index has ended, at this site. `matrix`: of a solver, as [`solver_matrix`] has said.
+    pub fn end(self, index: usize, site: Option<usize>, matrix: Option<&Matrix>) {
         let ended = spent::now();
         let ns = self.span.end_at(ended);
         let row = PAGE.times.row(index);
@@ -176,7 +177,27 @@ impl HostCall {
             row.host.add(ns);
             add_to_site(site, ns);
             learn(row, ns, self.predicted);
+            if let Some(matrix) = matrix {
+                matrix.solver_calls.add(1);
+                matrix.solver_ns.add(ns);
+            }
             small::tick(ended);
         }
     }
+}
+
+/// The counters of the matrix at an address that a solver of the host computes on, with this number of rows and columns; `site` calls the
+/// solver.
+#[must_use]
+pub fn solver_matrix(
+    addr: usize,
+    size: (usize, usize),
+    element: usize,
+    site: Option<usize>,
+) -> Option<&'static Matrix> {
+    let block = host::find(addr).map(|block| (block.start, block.len));
+    let (start, len) = block.unwrap_or((addr, size.0 * size.1 * element));
+    let matrix = PAGE.matrices.find(start)?;
+    matrix.tell(len, size, site);
+    Some(matrix)
 }

@@ -31,6 +31,9 @@ struct Shard {
 pub struct CallTable {
     offloaded: [AtomicU64; MAX_ROUTINES],
     host: [Shard; SHARDS],
+    /// How many threads have taken counters of their own among `passed`, the first ones. The pages of the others have never been
+    /// touched, and reading them would make the kernel provide them.
+    taken: AtomicU64,
     passed: [Passed; OWNED + 1],
 }
 
@@ -43,6 +46,7 @@ impl CallTable {
                 host: [const { [const { AtomicU64::new(0) }; REASONS] }; MAX_ROUTINES],
             }
         }; SHARDS],
+        taken: AtomicU64::new(0),
         passed: [const { Passed::new() }; OWNED + 1],
     };
 
@@ -62,11 +66,27 @@ impl CallTable {
         }
     }
 
-    /// The counters of calls that are passed to the host BLAS without a decision: one for each thread, and the last for all
-    /// threads that have none of their own.
+    /// Counters for one more thread, in which it alone counts the calls that it passes to the host BLAS without a decision. `None`
+    /// once [`OWNED`] threads have theirs: all others count in [`shared`](Self::shared).
     #[must_use]
-    pub fn passed(&self) -> &[Passed; OWNED + 1] {
-        &self.passed
+    pub fn take(&self) -> Option<&Passed> {
+        // The number stops at the limit, so that it cannot wrap.
+        let one_more = |n: u64| (n < OWNED as u64).then_some(n + 1);
+        let index = self.taken.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        self.passed.get(index as usize)
+    }
+
+    /// The counters of the threads that have none of their own.
+    #[must_use]
+    pub fn shared(&self) -> &Passed {
+        &self.passed[OWNED]
+    }
+
+    /// The counters in which threads may have counted. In the memory of another process that number may be anything.
+    fn passed(&self) -> impl Iterator<Item = &Passed> {
+        let taken = (self.taken.load(Relaxed) as usize).min(OWNED);
+        let shared = (taken == OWNED).then_some(&self.passed[OWNED]);
+        self.passed[..taken].iter().chain(shared)
     }
 
     /// The calls so far of the routines that were called, by plain name (`dgemm`). `names` gives the name of each index;
@@ -100,9 +120,8 @@ impl CallTable {
     /// How many calls of each routine were passed to the host BLAS without a decision, by the reasons of [`PASSED`].
     #[must_use]
     pub fn all_passed(&self, sites: &SiteTable) -> Vec<[u64; PASSED.len()]> {
-        let of = |routine| {
-            PASSED.map(|why| self.passed.iter().map(|p| p.get(routine, why)).sum::<u64>())
-        };
+        let of =
+            |routine| PASSED.map(|why| self.passed().map(|p| p.get(routine, why)).sum::<u64>());
         let mut all: Vec<_> = (0..MAX_ROUTINES).map(of).collect();
         for (site, _, kind) in sites.all() {
             if let Kind::Call(routine) = kind
@@ -123,7 +142,7 @@ impl CallTable {
             (*to, used) = (number, used + 1);
         }
         let (mut calls, mut threads) = (0, 0);
-        for own in &self.passed {
+        for own in self.passed() {
             let at_sites: u64 = numbers[..used].iter().map(|site| own.small(*site)).sum();
             let of_thread = own.get(routine, WhyHost::Small) + at_sites;
             calls += of_thread;
@@ -135,7 +154,7 @@ impl CallTable {
     /// How many small calls were made at the call site of a number.
     #[must_use]
     pub fn small_at(&self, site: usize) -> u64 {
-        self.passed.iter().map(|p| p.small(site)).sum()
+        self.passed().map(|p| p.small(site)).sum()
     }
 }
 

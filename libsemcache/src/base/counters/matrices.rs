@@ -38,6 +38,10 @@ pub struct Matrix {
     pub false_sharing: Counter,
     /// Nanoseconds of serving its faults, but for waiting for kernels.
     pub ns: Counter,
+    /// Calls of drivers of LAPACK on the host with it.
+    pub solver_calls: Counter,
+    /// Nanoseconds of them.
+    pub solver_ns: Counter,
     /// The site of the last load that faulted, by index, plus 1.
     pub load_site: Counter,
     /// The site of the last store that faulted, by index, plus 1.
@@ -45,6 +49,19 @@ pub struct Matrix {
 }
 
 impl Matrix {
+    /// The first call that uses a matrix says what it is: the bytes of its block, its rows and columns, and the call's site. Returns
+    /// whether this call is the first.
+    pub fn tell(&self, bytes: usize, (rows, cols): (usize, usize), site: Option<usize>) -> bool {
+        let first = self.bytes.get() == 0;
+        if first {
+            self.bytes.set(bytes as u64);
+            self.rows.set(rows as u64);
+            self.cols.set(cols as u64);
+            self.site.set(site.map_or(0, |index| index as u64 + 1));
+        }
+        first
+    }
+
     const fn new() -> Matrix {
         Matrix {
             start: AtomicU64::new(0),
@@ -61,6 +78,8 @@ impl Matrix {
             stores: Counter::new(),
             false_sharing: Counter::new(),
             ns: Counter::new(),
+            solver_calls: Counter::new(),
+            solver_ns: Counter::new(),
             load_site: Counter::new(),
             store_site: Counter::new(),
         }

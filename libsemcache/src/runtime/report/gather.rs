@@ -219,6 +219,8 @@ fn matrix(page: &Page, of: &counters::Matrix) -> Matrix {
         stores: of.stores.get(),
         false_sharing: of.false_sharing.get(),
         seconds: seconds(of.ns.get()),
+        solver_calls: of.solver_calls.get(),
+        solver_seconds: seconds(of.solver_ns.get()),
         load: at(of.load_site.get()),
         store: at(of.store_site.get()),
     }

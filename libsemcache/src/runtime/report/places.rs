@@ -81,6 +81,10 @@ pub struct Matrix {
     pub false_sharing: u64,
     /// Seconds of serving its faults, but for waiting for kernels.
     pub seconds: f64,
+    /// Calls of drivers of LAPACK on the host with it.
+    pub solver_calls: u64,
+    /// Seconds of them.
+    pub solver_seconds: f64,
     /// Where the last load that faulted was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<Place>,
@@ -117,11 +121,12 @@ impl Site {
 }
 
 impl Matrix {
-    /// By how much it may matter to the user, to order matrices by: seconds of faults, and a guess of those of its copies.
+    /// By how much it may matter to the user, to order matrices by: seconds of faults and of solvers on the host, and a guess
+    /// of those of its copies.
     #[must_use]
     pub fn weight(&self) -> f64 {
         const BYTES_A_SECOND: f64 = 2e10;
-        self.seconds + (self.h2d + self.d2h) as f64 / BYTES_A_SECOND
+        self.seconds + self.solver_seconds + (self.h2d + self.d2h) as f64 / BYTES_A_SECOND
     }
 }
 
