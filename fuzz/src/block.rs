@@ -54,7 +54,7 @@ pub struct Block {
     pub len: usize,
     /// Their type.
     pub ty: Type,
-    /// No part of an element has a larger magnitude.
+    /// No part of an element has a larger magnitude; infinite if some may be no integers.
     pub bound: f64,
     /// Where the memory comes from.
     pub origin: Origin,
@@ -369,13 +369,13 @@ impl Block {
         }
     }
 
-    /// Makes all elements small again, by the CPU, which reads every element meanwhile.
+    /// Makes all elements small integers again, by the CPU, which reads every element meanwhile.
     pub fn reduce(&mut self) {
         self.check_all("before the CPU makes it smaller");
         for (from, n) in self.runs() {
             for i in from..from + n {
                 let v = self.get(i);
-                self.poke(i, Complex64::new(v.re % 5.0, v.im % 5.0));
+                self.poke(i, Complex64::new(v.re.trunc() % 5.0, v.im.trunc() % 5.0));
             }
         }
         self.bound = 4.0;

@@ -46,6 +46,12 @@ impl<T> From<*const T> for Argument {
     }
 }
 
+impl<T> From<*mut T> for Argument {
+    fn from(p: *mut T) -> Self {
+        Argument::At(p.cast_const().cast())
+    }
+}
+
 impl From<&Scalar> for Argument {
     fn from(s: &Scalar) -> Self {
         Argument::At(s.p())

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "declares and calls C functions")]
 
 use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
 
 /// Any address.
 pub(crate) type P = *const c_void;
@@ -110,3 +111,36 @@ extensions! {
 }
 
 type Axpy = unsafe extern "C" fn(P, P, P, P, P, P);
+
+type F6 = unsafe extern "C" fn(P, P, P, P, P, P);
+
+macro_rules! drivers {
+    ($($field:ident $kind:ident: $($name:literal)*;)*) => {
+        /// Drivers of LAPACK, each by element type.
+        pub(crate) struct Lapack { $(pub(crate) $field: [$kind; 4],)* }
+
+        /// LAPACK, if there is one. A program that is linked with it finds the same functions.
+        pub(crate) fn lapack() -> Option<&'static Lapack> {
+            static FOUND: OnceLock<Option<Lapack>> = OnceLock::new();
+            let found = || {
+                // SAFETY: a C string; the library is never unloaded.
+                unsafe { libc::dlopen(c"liblapack.so.3".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+                Some(Lapack { $($field: [$({
+                    let address = extension($name)?;
+                    // SAFETY: the routine's own signature; all its arguments are addresses.
+                    unsafe { std::mem::transmute::<*mut c_void, $kind>(address) }
+                }),*],)* })
+            };
+            FOUND.get_or_init(found).as_ref()
+        }
+    };
+}
+
+drivers! {
+    getrf F6: c"sgetrf_" c"dgetrf_" c"cgetrf_" c"zgetrf_";
+    getrs F9: c"sgetrs_" c"dgetrs_" c"cgetrs_" c"zgetrs_";
+    gesv F8: c"sgesv_" c"dgesv_" c"cgesv_" c"zgesv_";
+    potrf F5: c"spotrf_" c"dpotrf_" c"cpotrf_" c"zpotrf_";
+    potrs F8: c"spotrs_" c"dpotrs_" c"cpotrs_" c"zpotrs_";
+    posv F8: c"sposv_" c"dposv_" c"cposv_" c"zposv_";
+}

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Parser};
+use semcache::base::{Dtype, Solver};
 use semcache::runtime::report::Report;
 use semcache_fuzz::drive::Runner;
 use semcache_fuzz::play::{may_answer_faults, met, play};
@@ -242,6 +243,7 @@ fn drive(o: &Options) {
             "faults.write",
             "faults.false_sharing",
             "sparse",
+            "solvers",
         ] {
             if sums.get(key).copied().unwrap_or(0.0) < 1.0 {
                 println!("fuzz: FAILED: no {key}");
@@ -267,6 +269,13 @@ fn add(report: &std::path::Path, sums: &mut BTreeMap<String, f64>) {
         return;
     };
     let (cache, faults) = (&report.sum.counts.cache, &report.sum.counts.faults);
+    let of_solver = |name: &str| {
+        let mut types = Dtype::ALL.iter();
+        types.any(|&dtype| Solver::ALL.iter().any(|solver| solver.name(dtype) == name))
+    };
+    let calls = report.sum.calls.iter();
+    let solvers = calls.filter(|(name, _)| of_solver(name));
+    let solvers = solvers.map(|(_, calls)| calls.offloaded).sum();
     for (key, count) in [
         ("reports", 1),
         ("cache.closes", cache.closes),
@@ -284,6 +293,7 @@ fn add(report: &std::path::Path, sums: &mut BTreeMap<String, f64>) {
         ("sparse", report.sum.counts.sparse),
         ("sparse_host", report.sum.counts.sparse_host),
         ("sparse_links", report.sum.counts.sparse_links),
+        ("solvers", solvers),
     ] {
         *sums.entry(key.into()).or_default() += count as f64;
     }

@@ -64,10 +64,12 @@ pub enum Kind {
     Hint,
     /// Products of a sparse matrix.
     Sparse,
+    /// A factorization of LAPACK, and a solution by it.
+    Solve,
 }
 
 /// Every kind with how often it is drawn.
-const WEIGHTS: [(Kind, usize); 28] = [
+const WEIGHTS: [(Kind, usize); 29] = [
     (Kind::Level3, 49),
     (Kind::Level2, 28),
     (Kind::Level1, 24),
@@ -96,6 +98,7 @@ const WEIGHTS: [(Kind, usize); 28] = [
     (Kind::Discard, 2),
     (Kind::Hint, 16),
     (Kind::Sparse, 12),
+    (Kind::Solve, 14),
 ];
 
 /// One operation. Its operands follow from the seed and from the blocks that exist when it runs.

@@ -306,7 +306,9 @@ impl World {
         if ty.complex() != real && self.rng.one_in(6) {
             let slot = self.rng.below(ALL);
             let b = &self.slots[slot];
-            if b.ty == ty && b.area.is_none() && !not.contains(&slot) {
+            // Beside a factor in quarters, other numbers than integers may be there.
+            let whole = b.bound.is_finite();
+            if b.ty == ty && whole && b.area.is_none() && !not.contains(&slot) {
                 let i = self.rng.below(b.len);
                 let value = b.get(i);
                 if value.re.abs().max(value.im.abs()) <= 3.0 && (zero || value != Complex64::ZERO) {

@@ -2,6 +2,8 @@
 # LAPACK's solvers on devices: getrf, getrs, gesv, potrf, potrs and posv in four precisions, of matrices whose factors are exact, give what
 # they give plainly, bit by bit; with 64-bit integers under plain names, too.
 #
+# What happens in the middle of a factorization (a handler that jumps or forks, a thread that is cancelled, reads or frees) changes nothing.
+#
 #   solvers.sh [--quick]     --quick: four of twelve settings
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
@@ -15,6 +17,7 @@ c() { gcc -O2 -g -Wall -Wextra -o "$@"; }
 obtain "$dir/solvers" c solvers "$source/solvers.c" -llapack -lblas -lm
 obtain "$dir/libwide.so" c libwide.so -fPIC -shared -Wl,-soname,libwide.so "$source/lapack_wide.c" -lm
 obtain "$dir/wide" c wide -DWIDE "$source/solvers.c" ./libwide.so -Wl,-rpath,"\$ORIGIN" -lm
+obtain "$dir/solving" c solving "$source/solving.c" -llapack -lblas -pthread
 clients_built
 export OPENBLAS_NUM_THREADS=1
 
@@ -52,6 +55,21 @@ for setting in "${settings[@]}"; do
     sum "$name.json" "${checks[@]}"
 done
 say "four precisions: as plain"
+
+# In the middle of factorizations.
+for what in jumps forks cancels threads; do
+    ./solving "$what" 20 >plain.$what || fail "$what, plain: $(cat plain.$what)"
+    for setting in "${settings[@]}"; do
+        read -r sim devices gate memory <<<"$setting"
+        [ -z "$quick" ] || [ $gate != eager ] || continue
+        [ "$memory" != 512KiB ] || continue # Too little for a matrix and its copy.
+        name=$what-$devices-$gate-$memory
+        as_plain "$name" plain.$what "$devices" "${HARD[@]}" SEMCACHE_SIM="$sim" SEMCACHE_GATE="$gate" SEMCACHE_MEMORY="$memory" -- \
+            ./solving "$what" $((quick ? 20 : 60))
+        sum "$name.json" calls.dpotrf.offloaded
+    done
+done
+say "handlers, forks, cancellation and other threads in the middle of factorizations: as plain"
 
 as_plain wide plain.wide 2 "${HARD[@]}" SEMCACHE_SIM=late,poison -- ./wide 200 1
 sum wide.json calls.dgetrf.offloaded calls.dgesv.offloaded calls.dpotrf.offloaded calls.dpotrs.offloaded

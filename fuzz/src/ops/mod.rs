@@ -13,6 +13,7 @@ mod memory;
 mod missing;
 mod process;
 mod sleepers;
+mod solvers;
 mod sparse;
 mod timers;
 
@@ -33,6 +34,8 @@ pub(crate) fn prepare() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
         process::prepare();
+        // Before a thread could hold the loader's lock in a fork.
+        let _ = crate::fortran::lapack();
         sleepers::prepare();
         timers::prepare();
     });
@@ -72,5 +75,6 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
         Kind::Discard => guard::discarded(w),
         Kind::Hint => hints::run(w),
         Kind::Sparse => sparse::run(w),
+        Kind::Solve => solvers::run(w),
     }
 }

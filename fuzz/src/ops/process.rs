@@ -233,6 +233,7 @@ fn child_of(w: &mut World) {
         super::level1::run(w);
     }
     super::sparse::run(w);
+    super::solvers::run(w);
     for slot in 0..w.slots.len() {
         w.slots[slot].check_all("the child's results");
     }
