@@ -24,7 +24,7 @@ use crate::device::api::Backend;
 use crate::hints::request::Target;
 use crate::hints::view::View;
 use crate::process::spent::{Spending, Spent};
-use crate::solver::queue::{Ended, Refused};
+use crate::solver::queue::{Ended, Refused, Solution};
 use crate::solver::system::{Pivots, System};
 use crate::solver::worth::{self, Known};
 use crate::trace::Side;
@@ -56,11 +56,13 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
         traced.end(on_host.map_or(Side::Devices, Side::Host));
     }
     // From here on the program's own handlers get the faults.
-    if let (Ok(found), Some(pivots)) = (
-        &solved,
-        system.pivots.filter(|_| system.factors().is_some()),
-    ) {
-        store(found, pivots);
+    if let Ok(Solution { pivots, home }) = &solved {
+        if let Some(to) = system.pivots.filter(|_| system.factors().is_some()) {
+            store(pivots, to);
+        }
+        if let Some((view, bytes)) = home {
+            store_matrix(view, bytes);
+        }
     }
     let place = match on_host {
         None => timed::Ran::Devices,
@@ -70,8 +72,8 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
     solved.is_ok()
 }
 
-/// The pivots of a factorization.
-fn attempted(system: &System) -> Result<Vec<i64>, WhyHost> {
+/// What the CPU has to write of the results.
+fn attempted(system: &System) -> Result<Solution, WhyHost> {
     let config = usable(system.solver.name(system.dtype))?;
     if !system.is_plain() {
         return Err(WhyHost::Aliased);
@@ -244,6 +246,18 @@ fn store(found: &[i64], pivots: Pivots) {
                 )]
                 false => (addr as *mut i32).write_unaligned(*pivot as i32),
             }
+        }
+    }
+}
+
+/// Writes a matrix of the program; the bytes have no gaps between columns.
+fn store_matrix(view: &View, bytes: &[u8]) {
+    let (column, step) = (view.rows * view.element, view.ld * view.element);
+    for (j, from) in bytes.chunks_exact(column).enumerate() {
+        // SAFETY: the program passes a matrix of this size, which the call overwrites, and the bytes lie elsewhere.
+        unsafe {
+            let to = (view.addr as *mut u8).add(j * step);
+            core::ptr::copy_nonoverlapping(from.as_ptr(), to, column);
         }
     }
 }

@@ -6,6 +6,7 @@
 )]
 
 use super::system::System;
+use crate::base::counters::COUNTERS;
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{DeviceId, Intent, Rect, Routine};
 use crate::cache::lost;
@@ -28,10 +29,20 @@ const OF_SOLUTION: u64 = 128;
 /// What became of a system.
 #[derive(Debug)]
 pub enum Ended {
-    /// Its results are in place, on the device; the pivots of a factorization follow.
-    Solved(Vec<i64>),
+    /// Its results are in place, on the device, but for what the solution says.
+    Solved(Solution),
     /// A factorization found that the matrix is singular or not positive definite. Nothing has changed.
     Info,
+}
+
+/// What the CPU has to write of the results.
+#[derive(Debug)]
+pub struct Solution {
+    /// The pivots of a factorization.
+    pub pivots: Vec<i64>,
+    /// A matrix that could not get its result on the device after another one had got its own: another thread of the program has
+    /// changed the mapping of its memory meanwhile, or the device has no room. The bytes have no gaps between columns.
+    pub home: Option<(View, Vec<u8>)>,
 }
 
 /// Why a device did not compute a system. Nothing has changed.
@@ -197,8 +208,11 @@ impl Queueing<'_> {
         if found.iter().any(|pivot| !(1..=last).contains(pivot)) {
             return Err(Refused::Other);
         }
-        self.store(copies)?;
-        Ok(Ended::Solved(found))
+        let home = self.store(copies)?;
+        Ok(Ended::Solved(Solution {
+            pivots: found,
+            home,
+        }))
     }
 
     /// Keeps memory of the library until the end. Returns where.
@@ -311,8 +325,12 @@ impl Queueing<'_> {
         }
     }
 
-    /// Puts the copies in the place of the program's matrices.
-    fn store(&mut self, copies: Vec<(View, Use, Use)>) -> Result<(), Refused> {
+    /// Puts the copies, of which there are at most two, in the place of the program's matrices. Returns the second one's bytes if it
+    /// cannot be put there.
+    ///
+    /// # Errors
+    /// Nothing is stored.
+    fn store(&mut self, copies: Vec<(View, Use, Use)>) -> Result<Option<(View, Vec<u8>)>, Refused> {
         for (i, (view, copy, to)) in copies.into_iter().enumerate() {
             let read = Use {
                 access: Intent::Read,
@@ -323,14 +341,28 @@ impl Queueing<'_> {
                 ..to
             };
             written.begun();
-            match self.queue_copy(view, &[read, written.clone()]) {
-                Ok(()) => {}
-                // Nothing is stored yet.
+            match self.queue_copy(view, &[read.clone(), written.clone()]) {
+                Ok(()) => self.used.push(written),
                 Err(error) if i == 0 => return Err(error.into()),
-                Err(error) => lost::end_process(written.addr(), &error),
+                Err(error) => {
+                    log::debug!("a solver's second result comes home: {error:?}");
+                    COUNTERS.fallbacks.add(1);
+                    return match self.bytes(&read) {
+                        Ok(bytes) => Ok(Some((view, bytes))),
+                        Err(error) => lost::end_process(written.addr(), &error),
+                    };
+                }
             }
-            self.used.push(written);
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// The newest bytes of a copy.
+    fn bytes(&self, copy: &Use) -> Result<Vec<u8>, CacheError> {
+        let own = self.memory.iter().find_map(|memory| match memory {
+            Memory::Own(own) if own.is(copy) => Some(own),
+            _ => None,
+        });
+        Ok(own.ok_or(CacheError::Gone)?.bytes(self.cache)?.to_vec())
     }
 }

@@ -103,6 +103,12 @@ impl Own {
         self.bytes.len()
     }
 
+    /// Whether an operand lies in it.
+    #[must_use]
+    pub fn is(&self, operand: &Use) -> bool {
+        self.id == operand.id
+    }
+
     /// All of it as an operand.
     #[must_use]
     pub fn operand(&self, access: Intent) -> Use {
