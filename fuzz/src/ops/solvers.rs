@@ -12,8 +12,8 @@ use crate::element::Type;
 use crate::fortran::{self, Lapack};
 use crate::world::{ALL, Mat, Operand, World};
 
-/// Of so many elements of a factor beside its diagonal one is not zero: the inverse of a diagonal block, by which some LAPACKs solve, stays
-/// exact.
+/// Of this number of elements of a factor beside its diagonal one is not zero: the inverse of a diagonal block, by which some LAPACKs
+/// solve, stays exact.
 const SPARSE: usize = 48;
 /// INFO before a call.
 const UNSET: i32 = 77;
