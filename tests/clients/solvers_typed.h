@@ -111,6 +111,26 @@ static void CALL(_sides)(const T *a, INT n, INT ld, T *b, INT sides, char op)
         }
 }
 
+/* What LAPACK must leave as it is: not numbers, infinite ones, zeros with a sign. */
+static void CALL(_odd)(T *at, INT which)
+{
+    static const R all[][2] = {{NAN, 0}, {1, INFINITY}, {-(R)0.0, -(R)0.0}, {-INFINITY, 1}, {3, -(R)0.0}};
+    memcpy(at, all[which % 5], sizeof *at);
+}
+
+/* Whether it is so still; any NaN is as good as another. */
+static int CALL(_still)(const T *at, INT which)
+{
+    T was;
+    R parts[2][2];
+    CALL(_odd)(&was, which);
+    memcpy(parts[0], at, sizeof *at), memcpy(parts[1], &was, sizeof was);
+    for (int part = 0; part <= COMPLEX; part++)
+        if (!(isnan(parts[0][part]) && isnan(parts[1][part])) && memcmp(&parts[0][part], &parts[1][part], sizeof(R)))
+            return 0;
+    return 1;
+}
+
 static void CALL(_solved)(const char *what, const T *b, INT n, INT sides)
 {
     for (INT s = 0; s < sides; s++)
@@ -167,11 +187,11 @@ static void CALL(_run)(INT n)
     for (const char *uplo = "LU"; *uplo; uplo++) {
         CALL(_definite)(a, n, ld);
         memcpy(copy, a, all);
-        /* The other triangle is not read. */
+        /* The other triangle is neither read nor changed. */
         for (INT j = 0; j < n; j++)
             for (INT i = 0; i < n; i++)
                 if (*uplo == 'L' ? i < j : i > j)
-                    a[i + (size_t)ld * (size_t)j] = NUMBER(NAN, 0);
+                    CALL(_odd)(&a[i + (size_t)ld * (size_t)j], i + 3 * j);
         POTRF(uplo, &n, a, &ld, &info);
         CALL(_sides)(copy, n, ld, b, sides, 'N');
         POTRS(uplo, &n, &sides, a, &ld, b, &n, &info);
@@ -180,7 +200,7 @@ static void CALL(_run)(INT n)
         for (INT j = 0; j < n; j++)
             for (INT i = 0; i < n; i++)
                 if (*uplo == 'L' ? i < j : i > j) {
-                    kept += creal(a[i + (size_t)ld * (size_t)j]) != creal(a[i + (size_t)ld * (size_t)j]);
+                    kept += CALL(_still)(&a[i + (size_t)ld * (size_t)j], i + 3 * j);
                     a[i + (size_t)ld * (size_t)j] = 0;
                 }
         printf("potrf %c %ld %ld %016" PRIx64 "\n", *uplo, (long)info, kept, CALL(_hash)(a, n, n, ld));

@@ -18,10 +18,17 @@ pub fn part_with_gone(call: &Call, refused: bool) {
     if undelivered::none() && !refused {
         return;
     }
-    let Some(places) = places(call) else {
+    if let Some(places) = places(call) {
+        part_with(&places, refused);
+    }
+}
+
+/// As [`part_with_gone`], for operands at these addresses.
+pub fn part_with(places: &[Rect], refused: bool) {
+    if undelivered::none() && !refused {
         return;
-    };
-    for p in &places {
+    }
+    for p in places {
         if !undelivered::take(p).is_empty() || (refused && !guards::readable(p)) {
             guards::found(p.start);
             let _ = undelivered::take(p);
@@ -40,12 +47,19 @@ fn places(call: &Call) -> Option<Vec<Rect>> {
 
 /// Stores those bytes of the call's results that no copy could write. Called at the end of the call, with no lock held
 /// and no signal blocked: the program's handlers get the faults of these stores as they get those of a BLAS.
-#[expect(unsafe_code, reason = "writes the program's results")]
 pub fn deliver(call: &Call) {
     if undelivered::none() {
         return;
     }
-    for bytes in places(call).iter().flatten().flat_map(undelivered::take) {
+    if let Some(places) = places(call) {
+        deliver_to(&places);
+    }
+}
+
+/// As [`deliver`], for results at these addresses.
+#[expect(unsafe_code, reason = "writes the program's results")]
+pub fn deliver_to(places: &[Rect]) {
+    for bytes in places.iter().flat_map(undelivered::take) {
         // SAFETY: the bytes belong to a result that the program asked the calling thread to write at this address.
         unsafe { bytes.deliver() };
     }

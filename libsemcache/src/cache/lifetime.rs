@@ -6,7 +6,7 @@ use std::sync::TryLockError;
 use crate::process::signals_blocked::SignalsBlocked;
 
 use super::{Cache, CacheError, State, names};
-use crate::base::{AllocId, Interval};
+use crate::base::{AllocId, Interval, Rect};
 use crate::device::api::DeviceError;
 use crate::host::{Block, Observer, Release};
 use crate::transfer::Deps;
@@ -145,9 +145,14 @@ impl Cache {
             Err(err @ (CacheError::DataLost | CacheError::Device(DeviceError::Lost { .. }))) => {
                 super::lost::end_process(start, &err)
             }
-            Err(err) => log::error!(
-                "memory at {start:#x} changes hands with its newest bytes lost: {err:?}"
-            ),
+            Err(err) => {
+                let left = state.entries.get(&block.id).map(|e| e.dir.stale());
+                let span = Rect::interval(from, to);
+                if left.is_some_and(|stale| stale.overlaps(&span)) {
+                    super::lost::end_process(start, &err)
+                }
+                log::error!("memory at {start:#x} changes hands: {err:?}");
+            }
         }
     }
 }

@@ -70,6 +70,12 @@ impl State {
 }
 
 impl Cache {
+    /// Notes what the host has of a result, before an operation writes it on a device.
+    #[must_use]
+    pub fn host_copy(&self, id: AllocId, rect: &Rect) -> HostCopy {
+        self.lock().host_copy(id, rect)
+    }
+
     /// Whether some of these bytes existed only on a lost device.
     #[must_use]
     pub fn is_lost(&self, id: AllocId, rect: &Rect) -> bool {

@@ -279,8 +279,16 @@ impl Target {
     /// Brings the matrix to a device for a kernel of the program, which changes it if `write`, and waits until it has arrived.
     ///
     /// # Errors
-    /// As [`Target::prefetch`].
+    /// As [`Target::prefetch`]; [`Status::Untracked`], too, if another thread has freed or remapped some of the block meanwhile.
     pub fn hold(&self, cache: &Cache, device: DeviceId, write: bool) -> Result<Held, Status> {
+        let held = self.held(cache, device, write);
+        held.map_err(|status| match status {
+            Status::Ok => Status::Untracked,
+            other => other,
+        })
+    }
+
+    fn held(&self, cache: &Cache, device: DeviceId, write: bool) -> Result<Held, Status> {
         let rect = self.rect()?;
         if !cache.whole() {
             return Err(Status::Lost);

@@ -15,10 +15,10 @@ use crate::base::config::Offload;
 use crate::base::counters::{self, COUNTERS, PAGE, WhyHost};
 use crate::base::dense::DenseKernel;
 use crate::base::ids::MAX_DEVICES;
-use crate::base::{DeviceId, Dtype, Routine};
+use crate::base::{DeviceId, Dtype, Rect, Routine};
 use crate::blas::offload_policy::Policy;
 use crate::blas::plain::{self, Plain};
-use crate::blas::{Call, names, told};
+use crate::blas::{Call, deliver, names, told};
 use crate::cache::{Cache, Residency};
 use crate::device::api::Backend;
 use crate::hints::request::Target;
@@ -38,6 +38,11 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
     // Devices round to nearest, and raise no signals.
     let usual = Usual::new();
     let at_site = AtSite::enter(facts.site);
+    let places: Vec<Rect> = system
+        .matrices()
+        .filter_map(|view| view.place().ok()?)
+        .collect();
+    deliver::part_with(&places, false);
     let sizes = [system.a.rows, system.a.cols, system.sides()];
     let sizes = sizes.map(|n| i64::try_from(n).unwrap_or(i64::MAX));
     let traced = begin(sizes, system.solver.name(system.dtype));
@@ -46,6 +51,21 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
         false => Err(WhyHost::Environment),
     };
     drop(usual);
+    // From here on the program's own handlers get the faults.
+    deliver::deliver_to(&places);
+    match &solved {
+        Ok(_) if system.solves().is_none() => {
+            // Programs look at a factor that they asked for: LAPACK's gecon reads each column several times, by small calls. It comes
+            // home at once, and stays on the device as well. Without success, as any result.
+            let usual = Usual::new();
+            let _ = to_cpu(&system.a, false);
+            drop(usual);
+            deliver::deliver_to(&places);
+        }
+        // Perhaps the program has made some of its memory inaccessible: its LAPACK is to get the fault.
+        Err(WhyHost::Refused) => deliver::part_with(&places, true),
+        _ => {}
+    }
     let on_host = solved.as_ref().err().copied();
     match on_host {
         None => counters::offloaded(index),
@@ -55,7 +75,6 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
     if let Some(traced) = traced {
         traced.end(on_host.map_or(Side::Devices, Side::Host));
     }
-    // From here on the program's own handlers get the faults.
     if let Ok(Solution { pivots, home }) = &solved {
         if let Some(to) = system.pivots.filter(|_| system.factors().is_some()) {
             store(pivots, to);
@@ -83,7 +102,6 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
     let order = i64::try_from(system.a.rows.min(system.a.cols)).unwrap_or(i64::MAX);
     let alike = Call::new(Routine::Gemm, system.dtype, &[order, order, order / 3], &[]);
     let runtime = start::for_call(&alike, false)?;
-    let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     // Read with no lock held: the page may be inaccessible.
     let pivots = match (system.factors(), system.pivots) {
         (None, Some(pivots)) => load(pivots, system.pivot_count())?,
@@ -91,19 +109,13 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
     };
     touch(system);
     let always = config.offload == Offload::Always;
-    let device = chosen(system, cache, &runtime.policy, always)?;
-    prepared(system, cache.backend(), device)?;
-    let ended = {
-        let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
-        system.solve(entered.cache, device, &pivots)
-    };
-    match ended {
+    // Signals stay blocked, also while cuSOLVER is loaded: a handler of the program that waited for a device, or left by a jump, would
+    // find the driver's locks taken, or leave them so.
+    let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
+    let device = chosen(system, entered.cache, &runtime.policy, always)?;
+    prepared(system, entered.cache.backend(), device)?;
+    match system.solve(entered.cache, device, &pivots) {
         Ok(Ended::Solved(found)) => {
-            if system.solves().is_none() {
-                // Programs look at a factor that they asked for: LAPACK's gecon reads each column several times, by small calls. It
-                // comes home at once, and stays on the device as well. Without success, as any result.
-                let _ = to_cpu(&system.a, false);
-            }
             COUNTERS.bytes.per_call.add(2 * worth::bytes(system) as u64);
             Ok(found)
         }
@@ -121,7 +133,7 @@ fn chosen(
     policy: &Policy,
     always: bool,
 ) -> Result<DeviceId, WhyHost> {
-    let all = residencies(system)?;
+    let all = residencies(system, cache);
     let held = |d: usize| {
         let of = all.iter().map(|r| r.resident.get(d).copied().unwrap_or(0));
         of.sum::<usize>()
@@ -171,13 +183,12 @@ fn chosen(
 }
 
 /// Where the matrices are.
-fn residencies(system: &System) -> Result<Vec<Residency>, WhyHost> {
-    let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
+fn residencies(system: &System, cache: &Cache) -> Vec<Residency> {
     let found = |view: &View| {
-        let target = Target::of(entered.cache, view).ok().flatten();
-        target.map_or_else(Residency::default, |target| target.residency(entered.cache))
+        let target = Target::of(cache, view).ok().flatten();
+        target.map_or_else(Residency::default, |target| target.residency(cache))
     };
-    Ok(system.matrices().map(|view| found(&view)).collect())
+    system.matrices().map(|view| found(&view)).collect()
 }
 
 fn kernels(system: &System) -> Vec<DenseKernel> {

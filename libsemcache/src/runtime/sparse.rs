@@ -14,9 +14,9 @@ use super::started::get;
 use super::timed::{Ran, Timed};
 use crate::base::config::{Devices, Offload};
 use crate::base::counters::{COUNTERS, SPARSE};
-use crate::base::{DeviceId, Op};
+use crate::base::{DeviceId, Op, Rect};
 use crate::blas::plain::{self, Plain};
-use crate::blas::told;
+use crate::blas::{deliver, told};
 use crate::cache::{Cache, Residency};
 use crate::hints::Status;
 use crate::hints::request::Target;
@@ -53,6 +53,8 @@ fn multiplied(product: &Product) -> Result<(), Status> {
     if is_empty(product) {
         return Ok(());
     }
+    let vectors = vectors(product);
+    deliver::part_with(&vectors, false);
     // Devices round to nearest, and raise no signals.
     let usual = Usual::new();
     let left = match usual.devices_have_it() && pays(product, nnz) {
@@ -60,12 +62,19 @@ fn multiplied(product: &Product) -> Result<(), Status> {
         false => Left::whole(product),
     };
     drop(usual);
+    deliver::deliver_to(&vectors);
     let begun = Instant::now();
     finish(product, nnz, &left)?;
     if is_whole(product, &left) && is_timed(product, nnz) {
         host_took(product, nnz, begun.elapsed());
     }
     Ok(())
+}
+
+/// The places of X and Y.
+fn vectors(product: &Product) -> Vec<Rect> {
+    let both = [&product.x, &product.y].into_iter();
+    both.filter_map(|view| view.place().ok()?).collect()
 }
 
 fn is_empty(product: &Product) -> bool {
@@ -171,6 +180,8 @@ fn attempted(product: &Product, name: &str) -> Result<Tried, Status> {
         let timed = init::config().offload == Offload::Auto && is_timed(product, nnz);
         return Ok(Tried::Host(timed.then_some(nnz)));
     }
+    let vectors = vectors(product);
+    deliver::part_with(&vectors, false);
     // Without a link nothing was queued, whatever the reason.
     let Ok(Some(link)) = linked(product, nnz, link::take(&product.csr)) else {
         return Ok(Tried::Host(None));
@@ -181,6 +192,7 @@ fn attempted(product: &Product, name: &str) -> Result<Tried, Status> {
     }
     drop(usual);
     // The program's handlers may get the faults of this, and leave by a jump.
+    deliver::deliver_to(&vectors);
     match finish(product, nnz, &left) {
         // The matrix has changed meanwhile, and so has Y.
         Err(Status::Invalid) => Err(Status::Failed),

@@ -8,12 +8,12 @@
 use super::system::System;
 use crate::base::counters::COUNTERS;
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{DeviceId, Intent, Rect, Routine};
-use crate::cache::lost;
+use crate::base::{DeviceId, Dtype, Intent, Rect, Routine};
+use crate::cache::lost::{self, HostCopy};
 use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
-use crate::device::api::{Kernel, Operand};
+use crate::device::api::{DeviceError, Kernel, Operand};
 use crate::hints::Status;
 use crate::hints::view::View;
 use crate::sparse::arrays::{Own, Placed};
@@ -250,13 +250,21 @@ impl Queueing<'_> {
 
     /// Queues the copy of a matrix within the device.
     fn queue_copy(&self, view: View, uses: &[Use; 2]) -> Result<(), CacheError> {
-        let copy = Kernel {
-            m: view.rows,
-            n: view.cols,
-            ..Kernel::of(Routine::Geadd, self.system.dtype, [Operand::default(); 2])
+        // The parts of complex numbers are copied as real numbers: a complex product of (1, 0) and an infinite number has NaN in it, and
+        // the triangle that LAPACK does not read may hold any.
+        let (dtype, parts) = match self.system.dtype {
+            Dtype::C => (Dtype::S, 2),
+            Dtype::Z => (Dtype::D, 2),
+            real => (real, 1),
         };
+        let copy = Kernel {
+            m: view.rows * parts,
+            n: view.cols,
+            ..Kernel::of(Routine::Geadd, dtype, [Operand::default(); 2])
+        };
+        let of_parts = |at: Operand| Operand::matrix(at.addr, at.ld() * parts);
         self.cache.queue(self.device, uses, ROOM, &|at| Kernel {
-            at: [at[0], at[1], Operand::default()],
+            at: [of_parts(at[0]), of_parts(at[1]), Operand::default()],
             ..copy
         })?;
         Ok(())
@@ -331,7 +339,8 @@ impl Queueing<'_> {
     /// # Errors
     /// Nothing is stored.
     fn store(&mut self, copies: Vec<(View, Use, Use)>) -> Result<Option<(View, Vec<u8>)>, Refused> {
-        for (i, (view, copy, to)) in copies.into_iter().enumerate() {
+        let mut stored = None;
+        for (view, copy, to) in copies {
             let read = Use {
                 access: Intent::Read,
                 ..copy
@@ -341,20 +350,37 @@ impl Queueing<'_> {
                 ..to
             };
             written.begun();
-            match self.queue_copy(view, &[read.clone(), written.clone()]) {
-                Ok(()) => self.used.push(written),
-                Err(error) if i == 0 => return Err(error.into()),
-                Err(error) => {
+            let before = self.cache.host_copy(written.id, &written.view);
+            let queued = self.queue_copy(view, &[read.clone(), written.clone()]);
+            match (queued, &stored) {
+                (Ok(()), _) => {
+                    stored = Some((written.clone(), before));
+                    self.used.push(written);
+                }
+                (Err(error), None) => return Err(error.into()),
+                (Err(error), Some((first, before))) => {
                     log::debug!("a solver's second result comes home: {error:?}");
                     COUNTERS.fallbacks.add(1);
                     return match self.bytes(&read) {
                         Ok(bytes) => Ok(Some((view, bytes))),
-                        Err(error) => lost::end_process(written.addr(), &error),
+                        Err(error) if self.takes_back(&error, first, before) => Err(error.into()),
+                        Err(error) => lost::end_process(first.addr(), &error),
                     };
                 }
             }
         }
         Ok(None)
+    }
+
+    /// After a device was lost that had the only copy of a stored result: takes the host's bytes, from before the call, for the newest
+    /// ones. Returns whether the host has them.
+    fn takes_back(&self, error: &CacheError, stored: &Use, before: &HostCopy) -> bool {
+        if let CacheError::Device(DeviceError::Lost { device }) = error {
+            // If this fails, the next use of the device reports the loss again.
+            let _ = self.cache.device_lost(*device);
+        }
+        self.cache.is_lost(stored.id, &stored.view)
+            && self.cache.reclaim(stored.id, &stored.view, false, before)
     }
 
     /// The newest bytes of a copy.
@@ -363,6 +389,12 @@ impl Queueing<'_> {
             Memory::Own(own) if own.is(copy) => Some(own),
             _ => None,
         });
-        Ok(own.ok_or(CacheError::Gone)?.bytes(self.cache)?.to_vec())
+        let newest = own.ok_or(CacheError::Gone)?.bytes(self.cache)?;
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(newest.len())
+            .map_err(|_| CacheError::NoRoom)?;
+        bytes.extend_from_slice(newest);
+        Ok(bytes)
     }
 }
