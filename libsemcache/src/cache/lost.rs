@@ -2,9 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use super::task::Use;
 use super::{Cache, CacheError, State, names};
 use crate::base::counters::{Degraded, degrade};
 use crate::base::{AllocId, DeviceId, Rect};
+use crate::device::api::DeviceError;
 use crate::directory::Event;
 
 impl Cache {
@@ -99,6 +101,19 @@ impl Cache {
             e.lost.remove(rect);
         }
         usable
+    }
+}
+
+impl Cache {
+    /// After `error`: if a lost device had the only copy of a result, the host's bytes, from before the call, are taken for the newest
+    /// ones. Returns whether the host has them.
+    pub fn takes_back(&self, error: &CacheError, stored: &Use, before: &HostCopy) -> bool {
+        if let CacheError::Device(DeviceError::Lost { device }) = error {
+            // If this fails, the next use of the device reports the loss again.
+            let _ = self.device_lost(*device);
+        }
+        self.is_lost(stored.id, &stored.view)
+            && self.reclaim(stored.id, &stored.view, false, before)
     }
 }
 

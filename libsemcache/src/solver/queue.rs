@@ -9,11 +9,11 @@ use super::system::System;
 use crate::base::counters::COUNTERS;
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{DeviceId, Dtype, Intent, Rect, Routine};
-use crate::cache::lost::{self, HostCopy};
+use crate::cache::lost;
 use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
-use crate::device::api::{DeviceError, Kernel, Operand};
+use crate::device::api::{Kernel, Operand};
 use crate::hints::Status;
 use crate::hints::view::View;
 use crate::sparse::arrays::{Own, Placed};
@@ -363,24 +363,15 @@ impl Queueing<'_> {
                     COUNTERS.fallbacks.add(1);
                     return match self.bytes(&read) {
                         Ok(bytes) => Ok(Some((view, bytes))),
-                        Err(error) if self.takes_back(&error, first, before) => Err(error.into()),
+                        Err(error) if self.cache.takes_back(&error, first, before) => {
+                            Err(error.into())
+                        }
                         Err(error) => lost::end_process(first.addr(), &error),
                     };
                 }
             }
         }
         Ok(None)
-    }
-
-    /// After a device was lost that had the only copy of a stored result: takes the host's bytes, from before the call, for the newest
-    /// ones. Returns whether the host has them.
-    fn takes_back(&self, error: &CacheError, stored: &Use, before: &HostCopy) -> bool {
-        if let CacheError::Device(DeviceError::Lost { device }) = error {
-            // If this fails, the next use of the device reports the loss again.
-            let _ = self.cache.device_lost(*device);
-        }
-        self.cache.is_lost(stored.id, &stored.view)
-            && self.cache.reclaim(stored.id, &stored.view, false, before)
     }
 
     /// The newest bytes of a copy.
