@@ -188,7 +188,7 @@ impl Door<'_> {
                 let value: Registers = words.call(function.target);
                 let bytes = match routine {
                     Routine::Dot | Routine::Dotc => kernel.dtype.size(),
-                    _ => real(kernel.dtype).size(),
+                    _ => kernel.dtype.real().size(),
                 };
                 let from = (&raw const value.0).cast::<u8>();
                 ptr::copy_nonoverlapping(from, kernel.out as *mut u8, bytes);
@@ -200,19 +200,12 @@ impl Door<'_> {
     }
 }
 
-const fn real(dtype: Dtype) -> Dtype {
-    match dtype {
-        Dtype::S | Dtype::C => Dtype::S,
-        Dtype::D | Dtype::Z => Dtype::D,
-    }
-}
-
 /// A scalar as the routine takes it; `None` if it takes none.
 fn scalar(dtype: Dtype, number: Number, value: Value) -> Option<Stored> {
     match number {
         Number::Absent => None,
         Number::Element => Some(Stored::new(dtype, value)),
-        Number::Real => Some(Stored::new(real(dtype), value)),
+        Number::Real => Some(Stored::new(dtype.real(), value)),
     }
 }
 
@@ -220,7 +213,7 @@ fn scalar(dtype: Dtype, number: Number, value: Value) -> Option<Stored> {
 fn rotm(kernel: &Kernel) -> [f64; 5] {
     let (h1, h2) = (kernel.alpha, kernel.beta);
     let wide = [-1.0, h1.re, h1.im, h2.re, h2.im];
-    if real(kernel.dtype) == Dtype::D {
+    if kernel.dtype.real() == Dtype::D {
         return wide;
     }
     // Five floats, two in each double.

@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "declares and calls C functions")]
 
 use std::ffi::{CStr, c_void};
-use std::sync::OnceLock;
 
 /// Any address.
 pub(crate) type P = *const c_void;
@@ -27,6 +26,7 @@ macro_rules! routines {
 
 type F4 = unsafe extern "C" fn(P, P, P, P);
 type F5 = unsafe extern "C" fn(P, P, P, P, P);
+type F6 = unsafe extern "C" fn(P, P, P, P, P, P);
 type F7 = unsafe extern "C" fn(P, P, P, P, P, P, P);
 type F8 = unsafe extern "C" fn(P, P, P, P, P, P, P, P);
 type F9 = unsafe extern "C" fn(P, P, P, P, P, P, P, P, P);
@@ -68,7 +68,7 @@ routines! {
     R2 F9: ssyr2_ dsyr2_ cher2_ zher2_;
     TRMV F8: strmv_ dtrmv_ ctrmv_ ztrmv_;
     TRSV F8: strsv_ dtrsv_ ctrsv_ ztrsv_;
-    AXPY Axpy: saxpy_ daxpy_ caxpy_ zaxpy_;
+    AXPY F6: saxpy_ daxpy_ caxpy_ zaxpy_;
     COPY F5: scopy_ dcopy_ ccopy_ zcopy_;
     SWAP F5: sswap_ dswap_ cswap_ zswap_;
     SCAL F4: sscal_ dscal_ cscal_ zscal_;
@@ -85,7 +85,18 @@ routines! {
     DOT_Z DotZ: zdotu_ zdotc_;
 }
 
-/// An extension of the BLAS, if the process has it: with semcache preloaded it has.
+/// Loads LAPACK, as for a program that is linked with it.
+pub(crate) fn load_lapack() {
+    // SAFETY: a C string; the library is never unloaded.
+    unsafe {
+        libc::dlopen(
+            c"liblapack.so.3".as_ptr(),
+            libc::RTLD_NOW | libc::RTLD_GLOBAL,
+        )
+    };
+}
+
+/// An extension of the BLAS, or a driver of LAPACK, if the process has it: with semcache preloaded it has.
 fn extension(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -108,35 +119,6 @@ extensions! {
     geadd F8: c"sgeadd_" c"dgeadd_" c"cgeadd_" c"zgeadd_";
     omatcopy F9: c"somatcopy_" c"domatcopy_" c"comatcopy_" c"zomatcopy_";
     imatcopy F8: c"simatcopy_" c"dimatcopy_" c"cimatcopy_" c"zimatcopy_";
-}
-
-type Axpy = unsafe extern "C" fn(P, P, P, P, P, P);
-
-type F6 = unsafe extern "C" fn(P, P, P, P, P, P);
-
-macro_rules! drivers {
-    ($($field:ident $kind:ident: $($name:literal)*;)*) => {
-        /// Drivers of LAPACK, each by element type.
-        pub(crate) struct Lapack { $(pub(crate) $field: [$kind; 4],)* }
-
-        /// LAPACK, if there is one. A program that is linked with it finds the same functions.
-        pub(crate) fn lapack() -> Option<&'static Lapack> {
-            static FOUND: OnceLock<Option<Lapack>> = OnceLock::new();
-            let found = || {
-                // SAFETY: a C string; the library is never unloaded.
-                unsafe { libc::dlopen(c"liblapack.so.3".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-                Some(Lapack { $($field: [$({
-                    let address = extension($name)?;
-                    // SAFETY: the routine's own signature; all its arguments are addresses.
-                    unsafe { std::mem::transmute::<*mut c_void, $kind>(address) }
-                }),*],)* })
-            };
-            FOUND.get_or_init(found).as_ref()
-        }
-    };
-}
-
-drivers! {
     getrf F6: c"sgetrf_" c"dgetrf_" c"cgetrf_" c"zgetrf_";
     getrs F9: c"sgetrs_" c"dgetrs_" c"cgetrs_" c"zgetrs_";
     gesv F8: c"sgesv_" c"dgesv_" c"cgesv_" c"zgesv_";

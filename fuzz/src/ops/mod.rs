@@ -34,8 +34,7 @@ pub(crate) fn prepare() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
         process::prepare();
-        // Before a thread could hold the loader's lock in a fork.
-        let _ = crate::fortran::lapack();
+        crate::fortran::load_lapack();
         sleepers::prepare();
         timers::prepare();
     });

@@ -9,7 +9,7 @@ use testkit::oracle::Dense;
 use super::level3::spread;
 use crate::call::call;
 use crate::element::Type;
-use crate::fortran::{self, Lapack};
+use crate::fortran;
 use crate::world::{ALL, Mat, Operand, World};
 
 /// Of this number of elements of a factor beside its diagonal one is not zero: the inverse of a diagonal block, by which some LAPACKs
@@ -19,9 +19,6 @@ const SPARSE: usize = 48;
 const UNSET: i32 = 77;
 
 pub(super) fn run(w: &mut World) {
-    let Some(lapack) = fortran::lapack() else {
-        return;
-    };
     let mut sizes = [w.size(), w.size(), w.rng.of(&[0, 1, 2, 5, 17])];
     if sizes[0] * sizes[1] > 10_000 && !w.rng.one_in(6) {
         sizes = sizes.map(|s| s.min(70));
@@ -32,8 +29,8 @@ pub(super) fn run(w: &mut World) {
     }
     for _ in 0..14 {
         let done = match definite {
-            true => positive_definite(w, lapack, group, sizes),
-            false => general(w, lapack, group, sizes),
+            true => positive_definite(w, group, sizes),
+            false => general(w, group, sizes),
         };
         if let Some(slot) = done {
             return w.sometimes_check(slot);
@@ -160,14 +157,15 @@ impl Pivots {
     }
 }
 
-fn general(
-    w: &mut World,
-    lapack: &Lapack,
-    group: (usize, usize),
-    [m, n, many]: [usize; 3],
-) -> Option<usize> {
+fn general(w: &mut World, group: (usize, usize), [m, n, many]: [usize; 3]) -> Option<usize> {
     let sa = w.pick(group);
     let (ty, a, least) = (w.ty(sa), w.mat(sa, m, n)?, m.min(n));
+    let kind = ty as usize;
+    let (getrf, getrs, gesv) = (
+        fortran::getrf(kind)?,
+        fortran::getrs(kind)?,
+        fortran::gesv(kind)?,
+    );
     let singular = m == n && n > 0 && w.rng.one_in(12);
     // A = P L U, whose rows are reversed: each step of partial pivoting finds one largest element, of 8.
     let (mut l, mut u) = (
@@ -213,14 +211,13 @@ fn general(
         "getrf {ty:?} {a:?} singular={singular} {:?}",
         right.as_ref().map(|(op, sides)| (*op as char, sides.b))
     );
-    let kind = ty as usize;
     let all = right.as_ref().is_some_and(|(op, _)| *op == b'N') && w.rng.one_in(2);
     match &right {
         Some((_, sides)) if all => {
-            call!(lapack.gesv[kind]; n, many, w.p(&a), a.ld, place.p(w), w.p(&sides.b), sides.b.ld, &raw mut info);
+            call!(gesv; n, many, w.p(&a), a.ld, place.p(w), w.p(&sides.b), sides.b.ld, &raw mut info);
         }
         _ => {
-            call!(lapack.getrf[kind]; m, n, w.p(&a), a.ld, place.p(w), &raw mut info);
+            call!(getrf; m, n, w.p(&a), a.ld, place.p(w), &raw mut info);
         }
     }
     let wanted = if singular { n } else { 0 };
@@ -239,7 +236,7 @@ fn general(
         if !all {
             w.sometimes_check(sa);
             info = UNSET;
-            call!(lapack.getrs[kind]; op, n, many, w.p(&a), a.ld, place.p(w), w.p(&sides.b), sides.b.ld, &raw mut info);
+            call!(getrs; op, n, many, w.p(&a), a.ld, place.p(w), w.p(&sides.b), sides.b.ld, &raw mut info);
             assert_eq!(info, 0, "INFO of a solution");
         }
         w.put_all(&sides.b, &sides.x, sides.bound);
@@ -250,12 +247,17 @@ fn general(
 
 fn positive_definite(
     w: &mut World,
-    lapack: &Lapack,
     group: (usize, usize),
     [n, _, many]: [usize; 3],
 ) -> Option<usize> {
     let sa = w.pick(group);
     let (ty, a) = (w.ty(sa), w.mat(sa, n, n)?);
+    let kind = ty as usize;
+    let (potrf, potrs, posv) = (
+        fortran::potrf(kind)?,
+        fortran::potrs(kind)?,
+        fortran::posv(kind)?,
+    );
     let uplo = w.rng.of(b"UL");
     let inside = move |i: usize, j: usize| i == j || (uplo == b'U') == (i < j);
     let mut l = Dense::of(n, n, |_, _| Complex64::ZERO);
@@ -276,7 +278,7 @@ fn positive_definite(
     let right = (!indefinite && many > 0)
         .then(|| sides(w, group, &a, &full, (b'N', Some(uplo)), many))
         .flatten();
-    let (kind, mut info) = (ty as usize, UNSET);
+    let mut info = UNSET;
     let all = right.is_some() && w.rng.one_in(2);
     w.note = format!(
         "potrf {ty:?} {} {a:?} indefinite={indefinite} {:?}",
@@ -285,10 +287,10 @@ fn positive_definite(
     );
     match &right {
         Some(sides) if all => {
-            call!(lapack.posv[kind]; uplo, n, many, w.p(&a), a.ld, w.p(&sides.b), sides.b.ld, &raw mut info);
+            call!(posv; uplo, n, many, w.p(&a), a.ld, w.p(&sides.b), sides.b.ld, &raw mut info);
         }
         _ => {
-            call!(lapack.potrf[kind]; uplo, n, w.p(&a), a.ld, &raw mut info);
+            call!(potrf; uplo, n, w.p(&a), a.ld, &raw mut info);
         }
     }
     let wanted = if indefinite { n } else { 0 };
@@ -307,7 +309,7 @@ fn positive_definite(
         if !all {
             w.sometimes_check(sa);
             info = UNSET;
-            call!(lapack.potrs[kind]; uplo, n, many, w.p(&a), a.ld, w.p(&sides.b), sides.b.ld, &raw mut info);
+            call!(potrs; uplo, n, many, w.p(&a), a.ld, w.p(&sides.b), sides.b.ld, &raw mut info);
             assert_eq!(info, 0, "INFO of a solution");
         }
         w.put_all(&sides.b, &sides.x, sides.bound);

@@ -35,6 +35,15 @@ impl Dtype {
         matches!(self, Dtype::C | Dtype::Z)
     }
 
+    /// The type of the parts of an element; of a real one, its own.
+    #[must_use]
+    pub const fn real(self) -> Dtype {
+        match self {
+            Dtype::S | Dtype::C => Dtype::S,
+            Dtype::D | Dtype::Z => Dtype::D,
+        }
+    }
+
     /// The routine prefix: `s`, `d`, `c` or `z`.
     #[must_use]
     pub const fn letter(self) -> char {

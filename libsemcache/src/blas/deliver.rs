@@ -15,51 +15,47 @@ use crate::process::signals_blocked::SignalsBlocked;
 /// Results of earlier calls that could not be written to such memory, and that no call waited for, are dropped: the
 /// program now uses these addresses for other data.
 pub fn part_with_gone(call: &Call, refused: bool) {
-    if undelivered::none() && !refused {
-        return;
-    }
-    if let Some(places) = places(call) {
-        part_with(&places, refused);
-    }
+    part_with(places(call), refused);
 }
 
-/// As [`part_with_gone`], for operands at these addresses.
-pub fn part_with(places: &[Rect], refused: bool) {
+/// As [`part_with_gone`], for operands at these addresses, which are asked for only if something waits to be delivered or was `refused`.
+pub fn part_with(places: impl IntoIterator<Item = Rect>, refused: bool) {
     if undelivered::none() && !refused {
         return;
     }
     for p in places {
-        if !undelivered::take(p).is_empty() || (refused && !guards::readable(p)) {
+        if !undelivered::take(&p).is_empty() || (refused && !guards::readable(&p)) {
             guards::found(p.start);
-            let _ = undelivered::take(p);
+            let _ = undelivered::take(&p);
         }
     }
 }
 
-/// The addresses of the operands, if devices may run the call.
-fn places(call: &Call) -> Option<Vec<Rect>> {
-    let _blocked = SignalsBlocked::new();
-    match args::check(call) {
-        Checked::Run(_, places) => Some(places),
-        _ => None,
-    }
+/// The addresses of the operands, if devices may run the call. The arguments are checked when the first one is asked for.
+fn places(call: &Call) -> impl Iterator<Item = Rect> {
+    let checked = || {
+        let _blocked = SignalsBlocked::new();
+        match args::check(call) {
+            Checked::Run(_, places) => places,
+            _ => Vec::new(),
+        }
+    };
+    core::iter::once_with(checked).flatten()
 }
 
 /// Stores those bytes of the call's results that no copy could write. Called at the end of the call, with no lock held
 /// and no signal blocked: the program's handlers get the faults of these stores as they get those of a BLAS.
 pub fn deliver(call: &Call) {
+    deliver_to(places(call));
+}
+
+/// As [`deliver`], for results at these addresses, which are asked for only if something waits to be delivered.
+#[expect(unsafe_code, reason = "writes the program's results")]
+pub fn deliver_to(places: impl IntoIterator<Item = Rect>) {
     if undelivered::none() {
         return;
     }
-    if let Some(places) = places(call) {
-        deliver_to(&places);
-    }
-}
-
-/// As [`deliver`], for results at these addresses.
-#[expect(unsafe_code, reason = "writes the program's results")]
-pub fn deliver_to(places: &[Rect]) {
-    for bytes in places.iter().flat_map(undelivered::take) {
+    for bytes in places.into_iter().flat_map(|p| undelivered::take(&p)) {
         // SAFETY: the bytes belong to a result that the program asked the calling thread to write at this address.
         unsafe { bytes.deliver() };
     }

@@ -43,14 +43,7 @@ pub(super) fn size_of(p: &Problem) -> usize {
     match p.routine {
         Routine::Iamax => 8,
         Routine::Dot | Routine::Dotc => p.dtype.size(),
-        _ => real(p.dtype).size(),
-    }
-}
-
-fn real(d: Dtype) -> Dtype {
-    match d {
-        Dtype::S | Dtype::C => Dtype::S,
-        Dtype::D | Dtype::Z => Dtype::D,
+        _ => p.dtype.real().size(),
     }
 }
 
@@ -65,7 +58,7 @@ fn value(routine: Routine, dtype: Dtype, slot: &[u8; 16]) -> Value {
     let mut high = [0; 8];
     high.copy_from_slice(&slot[8..]);
     let complex = matches!(routine, Routine::Dot | Routine::Dotc) && dtype.is_complex();
-    match (real(dtype), complex) {
+    match (dtype.real(), complex) {
         (Dtype::S, false) => Value {
             re: f(0).into(),
             im: 0.0,

@@ -102,9 +102,7 @@ impl Cache {
         }
         usable
     }
-}
 
-impl Cache {
     /// After `error`: if a lost device had the only copy of a result, the host's bytes, from before the call, are taken for the newest
     /// ones. Returns whether the host has them.
     pub fn takes_back(&self, error: &CacheError, stored: &Use, before: &HostCopy) -> bool {

@@ -15,7 +15,7 @@ use crate::base::config::Offload;
 use crate::base::counters::{self, COUNTERS, PAGE, WhyHost};
 use crate::base::dense::DenseKernel;
 use crate::base::ids::MAX_DEVICES;
-use crate::base::{DeviceId, Dtype, Rect, Routine};
+use crate::base::{DeviceId, Dtype, Routine};
 use crate::blas::offload_policy::Policy;
 use crate::blas::plain::{self, Plain};
 use crate::blas::{Call, deliver, names, told};
@@ -38,11 +38,7 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
     // Devices round to nearest, and raise no signals.
     let usual = Usual::new();
     let at_site = AtSite::enter(facts.site);
-    let places: Vec<Rect> = system
-        .matrices()
-        .filter_map(|view| view.place().ok()?)
-        .collect();
-    deliver::part_with(&places, false);
+    deliver::part_with(system.places(), false);
     let sizes = [system.a.rows, system.a.cols, system.sides()];
     let sizes = sizes.map(|n| i64::try_from(n).unwrap_or(i64::MAX));
     let traced = begin(sizes, system.solver.name(system.dtype));
@@ -52,7 +48,7 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
     };
     drop(usual);
     // From here on the program's own handlers get the faults.
-    deliver::deliver_to(&places);
+    deliver::deliver_to(system.places());
     match &solved {
         Ok(_) if system.solves().is_none() => {
             // Programs look at a factor that they asked for: LAPACK's gecon reads each column several times, by small calls. It comes
@@ -60,10 +56,10 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
             let usual = Usual::new();
             let _ = to_cpu(&system.a, false);
             drop(usual);
-            deliver::deliver_to(&places);
+            deliver::deliver_to(system.places());
         }
         // Perhaps the program has made some of its memory inaccessible: its LAPACK is to get the fault.
-        Err(WhyHost::Refused) => deliver::part_with(&places, true),
+        Err(WhyHost::Refused) => deliver::part_with(system.places(), true),
         _ => {}
     }
     let on_host = solved.as_ref().err().copied();
@@ -219,8 +215,11 @@ fn prepared(
 
 /// Reads the first and the last byte of both matrices, as `touch` says.
 fn touch(system: &System) {
-    let places = system.matrices().filter_map(|view| view.place().ok()?);
-    super::touch(places.flat_map(|place| [place.start, place.end() - 1]));
+    super::touch(
+        system
+            .places()
+            .flat_map(|place| [place.start, place.end() - 1]),
+    );
 }
 
 /// The program's pivots.

@@ -53,8 +53,7 @@ fn multiplied(product: &Product) -> Result<(), Status> {
     if is_empty(product) {
         return Ok(());
     }
-    let vectors = vectors(product);
-    deliver::part_with(&vectors, false);
+    deliver::part_with(vectors(product), false);
     // Devices round to nearest, and raise no signals.
     let usual = Usual::new();
     let left = match usual.devices_have_it() && pays(product, nnz) {
@@ -62,7 +61,7 @@ fn multiplied(product: &Product) -> Result<(), Status> {
         false => Left::whole(product),
     };
     drop(usual);
-    deliver::deliver_to(&vectors);
+    deliver::deliver_to(vectors(product));
     let begun = Instant::now();
     finish(product, nnz, &left)?;
     if is_whole(product, &left) && is_timed(product, nnz) {
@@ -72,9 +71,9 @@ fn multiplied(product: &Product) -> Result<(), Status> {
 }
 
 /// The places of X and Y.
-fn vectors(product: &Product) -> Vec<Rect> {
-    let both = [&product.x, &product.y].into_iter();
-    both.filter_map(|view| view.place().ok()?).collect()
+fn vectors(product: &Product) -> impl Iterator<Item = Rect> {
+    let both = [product.x, product.y].into_iter();
+    both.filter_map(|view| view.place().ok()?)
 }
 
 fn is_empty(product: &Product) -> bool {
@@ -180,8 +179,7 @@ fn attempted(product: &Product, name: &str) -> Result<Tried, Status> {
         let timed = init::config().offload == Offload::Auto && is_timed(product, nnz);
         return Ok(Tried::Host(timed.then_some(nnz)));
     }
-    let vectors = vectors(product);
-    deliver::part_with(&vectors, false);
+    deliver::part_with(vectors(product), false);
     // Without a link nothing was queued, whatever the reason.
     let Ok(Some(link)) = linked(product, nnz, link::take(&product.csr)) else {
         return Ok(Tried::Host(None));
@@ -192,7 +190,7 @@ fn attempted(product: &Product, name: &str) -> Result<Tried, Status> {
     }
     drop(usual);
     // The program's handlers may get the faults of this, and leave by a jump.
-    deliver::deliver_to(&vectors);
+    deliver::deliver_to(vectors(product));
     match finish(product, nnz, &left) {
         // The matrix has changed meanwhile, and so has Y.
         Err(Status::Invalid) => Err(Status::Failed),

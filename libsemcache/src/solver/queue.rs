@@ -8,7 +8,7 @@
 use super::system::System;
 use crate::base::counters::COUNTERS;
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{DeviceId, Dtype, Intent, Rect, Routine};
+use crate::base::{DeviceId, Intent, Rect, Routine};
 use crate::cache::lost;
 use crate::cache::room::Room;
 use crate::cache::task::Use;
@@ -252,11 +252,8 @@ impl Queueing<'_> {
     fn queue_copy(&self, view: View, uses: &[Use; 2]) -> Result<(), CacheError> {
         // The parts of complex numbers are copied as real numbers: a complex product of (1, 0) and an infinite number has NaN in it, and
         // the triangle that LAPACK does not read may hold any.
-        let (dtype, parts) = match self.system.dtype {
-            Dtype::C => (Dtype::S, 2),
-            Dtype::Z => (Dtype::D, 2),
-            real => (real, 1),
-        };
+        let dtype = self.system.dtype.real();
+        let parts = self.system.dtype.size() / dtype.size();
         let copy = Kernel {
             m: view.rows * parts,
             n: view.cols,

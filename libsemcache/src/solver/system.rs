@@ -1,7 +1,7 @@
 //! What a call of a solver asks for.
 
 use crate::base::dense::{DenseWork, Step};
-use crate::base::{Dtype, Op, Solver, Uplo};
+use crate::base::{Dtype, Op, Rect, Solver, Uplo};
 use crate::hints::view::View;
 
 /// Pivots in the program's memory.
@@ -69,6 +69,11 @@ impl System {
     /// A, and B if there is one.
     pub fn matrices(&self) -> impl Iterator<Item = View> + use<> {
         [Some(self.a), self.b].into_iter().flatten()
+    }
+
+    /// The addresses of their bytes.
+    pub fn places(&self) -> impl Iterator<Item = Rect> + use<> {
+        self.matrices().filter_map(|view| view.place().ok()?)
     }
 
     /// Columns of B.

@@ -93,11 +93,10 @@ fn hermitian(
     uplo: Uplo,
     addr: usize,
 ) -> Result<Vec<Scaling>, Stop> {
-    let real = match dtype {
-        Dtype::C => Dtype::S,
-        Dtype::Z => Dtype::D,
-        Dtype::S | Dtype::D => return Err(Stop::Host),
-    };
+    if !dtype.is_complex() {
+        return Err(Stop::Host);
+    }
+    let real = dtype.real();
     let factor = Value { im: 0.0, ..factor };
     let mut all = triangle(dtype, real, factor, whole, uplo, addr)?;
     if !all.is_empty() {
