@@ -100,6 +100,8 @@ class Session(Bench):
             if step.who == "ours" and line["from"].endswith("h"):
                 entry["c"] = digits(line["call"])
             self.line(entry)
+            # Another step may have the same call.
+            self.finished.add((step.setting, call, line["part"]))
         os.unlink(self.path)
         self.unfinished += len(todo) - len(measured)
 
