@@ -1,6 +1,7 @@
 /* Dense solvers by cuSOLVER: on device memory, and from and to registered host memory.
  *
- *   peer_solve PROBLEMS SIZES REPS [SIDES]     JSON lines for each problem (of getrf, potrf, geqrf, gesv, posv) and order
+ *   peer_solve PROBLEMS SIZES REPS [SIDES]     JSON lines for each problem (of getrf, potrf, geqrf, gesv, posv; inv:
+ *                                              getrf, and getrs of an identity; qr: geqrf and orgqr) and order
  *
  * Variants: `resident`, of a matrix in device memory, which a copy within the device writes anew before (not timed); `copies`, with a copy
  * of the matrix (and right sides) to the device before, and back after. Keys: `returns`, seconds until cuSOLVER's calls return
@@ -21,7 +22,7 @@ struct run {
     solver_t handle;
     void *params, *work, *host_work;
     size_t bytes, host_bytes;
-    double *a, *b, *tau;
+    double *a, *b, *tau, *identity;
     int64_t *pivots;
     int *info;
     stream_t stream;
@@ -38,10 +39,17 @@ static void sizes(struct run *r)
 {
     switch (r->problem) {
     case GETRF:
+    case INV:
     case GESV: SOLVE(Xgetrf_bufferSize, r->handle, r->params, r->n, r->n, DOUBLE_, r->a, r->n, DOUBLE_, &r->bytes, &r->host_bytes); break;
     case GEQRF:
+    case QR: {
+        int n = (int)r->n, elements = 0;
         SOLVE(Xgeqrf_bufferSize, r->handle, r->params, r->n, r->n, DOUBLE_, r->a, r->n, DOUBLE_, r->tau, DOUBLE_, &r->bytes, &r->host_bytes);
+        SOLVE(Dorgqr_bufferSize, r->handle, n, n, n, r->a, n, r->tau, &elements);
+        if (r->bytes < (size_t)elements * sizeof(double))
+            r->bytes = (size_t)elements * sizeof(double);
         break;
+    }
     default: SOLVE(Xpotrf_bufferSize, r->handle, r->params, LOWER_, r->n, DOUBLE_, r->a, r->n, DOUBLE_, &r->bytes, &r->host_bytes);
     }
     r->work = device_bytes(r->bytes);
@@ -53,10 +61,12 @@ static void queue(const struct run *r)
     int64_t n = r->n;
     switch (r->problem) {
     case GETRF:
+    case INV:
     case GESV:
         SOLVE(Xgetrf, r->handle, r->params, n, n, DOUBLE_, r->a, n, r->pivots, DOUBLE_, r->work, r->bytes, r->host_work, r->host_bytes, r->info);
         break;
     case GEQRF:
+    case QR:
         SOLVE(Xgeqrf, r->handle, r->params, n, n, DOUBLE_, r->a, n, DOUBLE_, r->tau, DOUBLE_, r->work, r->bytes, r->host_work, r->host_bytes,
               r->info);
         break;
@@ -65,13 +75,22 @@ static void queue(const struct run *r)
     }
     if (r->problem == GESV)
         SOLVE(Xgetrs, r->handle, r->params, OP_N, n, r->sides, DOUBLE_, r->a, n, r->pivots, DOUBLE_, r->b, n, r->info);
+    if (r->problem == QR)
+        SOLVE(Dorgqr, r->handle, (int)n, (int)n, (int)n, r->a, (int)n, r->tau, r->work, (int)(r->bytes / sizeof(double)), r->info);
+    if (r->problem == INV) {
+        size_t all = (size_t)n * (size_t)n * sizeof(double);
+        CU(MemcpyAsync, r->b, r->identity, all, ON_DEVICE, r->stream);
+        SOLVE(Xgetrs, r->handle, r->params, OP_N, n, n, DOUBLE_, r->a, n, r->pivots, DOUBLE_, r->b, n, r->info);
+        CU(MemcpyAsync, r->a, r->b, all, ON_DEVICE, r->stream);
+    }
     if (r->problem == POSV)
         SOLVE(Xpotrs, r->handle, r->params, LOWER_, n, r->sides, DOUBLE_, r->a, n, DOUBLE_, r->b, n, r->info);
 }
 
 static void measure(enum problem problem, int n, int reps, int sides_)
 {
-    struct run r = {.problem = problem, .n = n, .sides = sides_};
+    struct run r = {.problem = problem, .n = n, .sides = problem == INV ? n : sides_};
+    sides_ = (int)r.sides;
     size_t all = (size_t)n * (size_t)n, of_b = (size_t)n * (size_t)sides_;
     int solves = problem == GESV || problem == POSV, info = 0, kept = 1;
     double *host = pinned_doubles(all), *sides = pinned_doubles(of_b), *original = device_doubles(all);
@@ -85,6 +104,14 @@ static void measure(enum problem problem, int n, int reps, int sides_)
     solve_matrix(problem, (size_t)n, host);
     fill(sides, of_b, 72);
     copy(original, host, all, TO_DEVICE);
+    if (problem == INV) {
+        r.identity = device_doubles(all);
+        double *ones = calloc(all, sizeof *ones);
+        for (size_t i = 0; i < (size_t)n; i++)
+            ones[i * (size_t)n + i] = 1;
+        copy(r.identity, ones, all, TO_DEVICE);
+        free(ones);
+    }
     struct series resident = {0}, copied = {0}, returns = {0};
     double first = 0;
     for (int i = -1; i < reps; i++) {
@@ -136,7 +163,7 @@ static void measure(enum problem problem, int n, int reps, int sides_)
     snprintf(more, sizeof more, ",\"problem\":\"%s\"", problem_names[problem]);
     emit("solve", (size_t)n, "copies", &copied, more);
     fflush(stdout);
-    void *memory[] = {r.a, r.b, r.tau, r.pivots, r.info, r.work, original};
+    void *memory[] = {r.a, r.b, r.tau, r.pivots, r.info, r.work, original, r.identity};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         CU(Free, memory[i]);
     CU(HostUnregister, host);

@@ -1,6 +1,7 @@
 /* Dense solvers of LAPACK, whose library may be the host's or another in front of it.
  *
- *   solve PROBLEMS SIZES REPS [SIDES]     a JSON line for each problem (of getrf, potrf, geqrf, gesv, posv) and order
+ *   solve PROBLEMS SIZES REPS [SIDES]     a JSON line for each problem (of getrf, potrf, geqrf, gesv, posv; inv: getrf and
+ *                                         getri; qr: geqrf and orgqr) and order
  *
  * Before each repetition the program writes the matrix anew. `seconds`: the call. Keys: `read`, seconds in which one thread adds up
  * the factor afterwards (the median); `check`, its sum of absolute values; `info`.
@@ -17,6 +18,8 @@
 void dgetrf_(const int *, const int *, double *, const int *, int *, int *);
 void dpotrf_(const char *, const int *, double *, const int *, int *, size_t);
 void dgeqrf_(const int *, const int *, double *, const int *, double *, double *, const int *, int *);
+void dgetri_(const int *, double *, const int *, const int *, double *, const int *, int *);
+void dorgqr_(const int *, const int *, const int *, double *, const int *, const double *, double *, const int *, int *);
 void dgesv_(const int *, const int *, double *, const int *, int *, double *, const int *, int *);
 void dposv_(const char *, const int *, const int *, double *, const int *, double *, const int *, int *, size_t);
 
@@ -38,6 +41,8 @@ static void measure(enum problem problem, int n, int reps, int sides)
         case GETRF: dgetrf_(&n, &n, a, &n, pivots, &info); break;
         case POTRF: dpotrf_("L", &n, a, &n, &info, 1); break;
         case GEQRF: dgeqrf_(&n, &n, a, &n, tau, work, &length, &info); break;
+        case INV: dgetrf_(&n, &n, a, &n, pivots, &info), dgetri_(&n, a, &n, pivots, work, &length, &info); break;
+        case QR: dgeqrf_(&n, &n, a, &n, tau, work, &length, &info), dorgqr_(&n, &n, &n, a, &n, tau, work, &length, &info); break;
         case GESV: dgesv_(&n, &sides, a, &n, pivots, b, &n, &info); break;
         default: dposv_("L", &n, &sides, a, &n, b, &n, &info, 1);
         }

@@ -4,7 +4,7 @@
 
 #include "common.h"
 
-const char *const problem_names[PROBLEMS] = {"getrf", "potrf", "geqrf", "gesv", "posv"};
+const char *const problem_names[PROBLEMS] = {"getrf", "potrf", "geqrf", "gesv", "posv", "inv", "qr"};
 
 enum problem problem_of(const char *name)
 {
@@ -49,6 +49,8 @@ double solve_flops(enum problem problem, double n, double sides)
     case GESV: return 2 * cube / 3 + twice;
     case POTRF: return cube / 3;
     case POSV: return cube / 3 + twice;
+    case INV: return 2 * cube;
+    case QR: return 8 * cube / 3;
     default: return 4 * cube / 3;
     }
 }

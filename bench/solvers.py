@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Dense solvers of LAPACK on one GPU, in a folder that `gpu-bench.sh build` made, against the host's LAPACK and cuSOLVER by hand.
 
-    solvers.py OUT [--problems getrf,potrf,gesv,posv] [--sizes 256,512,...] [--reps 7] [--budget SECONDS]
+    solvers.py OUT [--problems getrf,potrf,...] [--sizes 256,512,...] [--largest-plain 8192] [--reps 7] [--budget SECONDS]
 
-OUT/solvers.jsonl has a line per measurement (bench/solve.c and peer_solve.c say of what), OUT/solvers.md the table. The host's LAPACK is not
-timed beyond order 8192. SEMCACHE_* of the caller hold; DEVICES=sim:1 runs our side on a simulated device, to try this script. Exit
+OUT/solvers.jsonl has a line per measurement (bench/solve.c and peer_solve.c say of what), OUT/solvers.md the table. SEMCACHE_* of the caller hold; DEVICES=sim:1 runs our side on a simulated device, to try this script. Exit
 status 1 when a run failed.
 """
 
@@ -18,7 +17,6 @@ import time
 import sparse
 from run import BIN, markdown, time_text, unpack
 
-LARGEST_PLAIN = 8192
 SIDES = [("plain", None, {}), ("ours", 1, {}), ("always", 1, {"SEMCACHE_OFFLOAD": "always"}), ("cuSOLVER", None, {})]
 
 
@@ -27,7 +25,7 @@ def measured(o):
     found = {}
     for side, gpus, env in SIDES:
         program = "peer_solve" if side == "cuSOLVER" else "solve"
-        sizes = [n for n in o.sizes if side not in ("plain", "ours") or n <= LARGEST_PLAIN]
+        sizes = [n for n in o.sizes if side not in ("plain", "ours") or n <= o.largest_plain]
         # Small ones by themselves: a large matrix before them would have brought all code already.
         for group in ([n for n in sizes if n <= 2048], [n for n in sizes if n > 2048]):
             if not group:
@@ -69,8 +67,9 @@ def table(o, found):
 def main():
     p = argparse.ArgumentParser(prog="gpu-bench.sh solvers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("out")
-    p.add_argument("--problems", default="getrf,potrf,gesv,posv")
+    p.add_argument("--problems", default="getrf,potrf,geqrf,gesv,posv,inv,qr")
     p.add_argument("--sizes", default=[256, 512, 1024, 2048, 4096, 8192, 16384], type=sparse.numbers)
+    p.add_argument("--largest-plain", default=8192, type=int, help="the largest order that the host's LAPACK computes (8192)")
     p.add_argument("--reps", default=7, type=int, help="repetitions (7)")
     p.add_argument("--budget", default=240, type=float, help="seconds in all (240)")
     o = p.parse_args()

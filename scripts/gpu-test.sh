@@ -16,6 +16,7 @@
 #   stress  fuzz             random programs; fuzz:300s runs for 300 s, fuzz:1000 runs 1000, fuzz:1000:5001 from seed 5001
 #   edge  legacy  tools      odd clients, the examples, programs that have nothing to do with matrices
 #   library                  programs that use semcache.h
+#   solvers                  LAPACK's LU and Cholesky by cuSOLVER, in four precisions
 #   beside                   another user of CUDA in the process, on the same GPUs
 #   refusals                 no driver, no library, no memory on the device, no locked memory
 #   sanitizer                compute-sanitizer's memcheck on stress programs
@@ -25,7 +26,7 @@
 set -euo pipefail
 
 PARTS=(devices coherence threads sweep netlib:--quick netlib:--quick:--ilp64 netlib_suffixed:--quick netlib_alloc:--quick numpy:--quick stress:60
-    edge:--quick legacy:--quick library tools beside fuzz:240s refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
+    edge:--quick legacy:--quick library solvers:--quick tools beside fuzz:240s refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -57,8 +58,8 @@ for line in sys.stdin:
     compile semcache-fuzz
     cp "$BUILT/semcache-fuzz" "$dir/bin/"
     say "clients"
-    for suite in edge beside legacy library stress netlib_alloc netlib_suffixed; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
-    cp -r "$TARGET"/suites/{edge,beside,library,stress,netlib_alloc.testers} "$TARGET/legacy" "$dir/clients/"
+    for suite in edge beside legacy library solvers stress netlib_alloc netlib_suffixed; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
+    cp -r "$TARGET"/suites/{edge,beside,library,solvers,stress,netlib_alloc.testers} "$TARGET/legacy" "$dir/clients/"
     cp -r "$TARGET/netlib_suffixed" "$dir/clients/"
     rm -r "$dir/clients/netlib_suffixed"/*/objects
     # The stand-in must not be found there.
@@ -175,7 +176,7 @@ one_part() {
         ;;
     refusals) part_refusals "$@" ;;
     sanitizer) part_sanitizer "$@" ;;
-    netlib | netlib_alloc | netlib_suffixed | numpy | lapack | stress | fuzz | beside | legacy | library | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
+    netlib | netlib_alloc | netlib_suffixed | numpy | lapack | stress | fuzz | beside | legacy | library | solvers | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
     *) fail "no part $part" ;;
     esac
 }

@@ -9,8 +9,6 @@
 #![expect(unsafe_code, reason = "calls the host's functions by their addresses")]
 
 use core::cell::Cell;
-use core::ffi::c_void;
-use core::mem::transmute;
 use core::ptr;
 
 use semcache::base::kernel::Kernel;
@@ -23,6 +21,7 @@ use crate::sites::{Binding, Returns};
 use crate::stored::Stored;
 use crate::symbols::Width;
 use crate::thread;
+use crate::words::Words;
 
 /// The host BLAS of one call of the program.
 #[derive(Clone, Copy, Debug)]
@@ -33,56 +32,9 @@ pub(crate) struct Door<'a> {
     pub(crate) sp: usize,
 }
 
-/// The most words that a function takes, the lengths of its flags included.
-const WORDS: usize = 16;
-
-/// A function of a Fortran interface. Words beyond its arguments are the lengths of its flags, which follow all other
-/// arguments; more words than it takes do no harm.
-type Function<R> = extern "C" fn(
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-) -> R;
-
 /// Both registers in which a function returns a floating-point number, real or complex, from its first byte on.
 #[repr(C)]
 struct Registers([f64; 2]);
-
-/// The words of a call, in order.
-struct Words {
-    words: [usize; WORDS],
-    count: usize,
-}
-
-impl Words {
-    fn push(&mut self, word: usize) -> Option<()> {
-        *self.words.get_mut(self.count)? = word;
-        self.count += 1;
-        Some(())
-    }
-
-    /// # Safety
-    /// `function` is a function with these arguments and this result.
-    unsafe fn call<R>(&self, function: *const c_void) -> R {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = self.words;
-        // SAFETY: the caller keeps this function's contract.
-        let function = unsafe { transmute::<*const c_void, Function<R>>(function) };
-        function(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
-    }
-}
 
 impl HostBlas for Door<'_> {
     fn has(&self, kernel: &Kernel) -> bool {
@@ -121,10 +73,7 @@ impl Door<'_> {
             cell.set(value);
             Some(cell.as_ptr().expose_provenance())
         };
-        let mut words = Words {
-            words: [1; WORDS],
-            count: 0,
-        };
+        let mut words = Words::default();
         let hidden = function.returns == Returns::Hidden;
         if hidden {
             words.push(kernel.out as usize)?;

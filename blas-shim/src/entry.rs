@@ -135,7 +135,8 @@ fn solver_entered(
             });
             // After a panic nothing has changed, or the process has ended.
             if solved == Some(true) {
-                decoded.done();
+                // SAFETY: as above.
+                unsafe { decoded.done(frame, binding.target) };
                 frame.result = 0;
                 return ptr::null();
             }

@@ -35,6 +35,7 @@ mod stubs;
 mod substitute;
 mod symbols;
 mod thread;
+mod words;
 mod work;
 
 /// Allocations of this library never go to the program's heap: they would pass through this library's own hooks of

@@ -55,8 +55,8 @@ rows=$(grep -cE '^\| d[a-z]+ \| [0-9]+ \| (host|resident) \|( [0-9.]+ [mu]?s \|)
 # Dense solvers; there is no stand-in for cuSOLVER's side.
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" solvers "$dir/solvers" --sizes 200,256 --reps 2 >solvers.log 2>&1 ||
     { cat solvers.log; fail "gpu-bench.sh solvers"; }
-rows=$(grep -cE '^\| (getrf|potrf|gesv|posv) \| (200|256) \|( [0-9.]+ [mu]?s \|){2} [0-9.]+ \|( [0-9.]+ [mu]?s \|){2}( - \|){3}$' solvers/solvers.md)
-[ "$rows" = 8 ] || { cat solvers/solvers.md; fail "solvers: $rows rows, not 8"; }
+rows=$(grep -cE '^\| (getrf|potrf|geqrf|gesv|posv|inv|qr) \| (200|256) \|( [0-9.]+ [mu]?s \|){2} [0-9.]+ \|( [0-9.]+ [mu]?s \|){2}( - \|){3}$' solvers/solvers.md)
+[ "$rows" = 14 ] || { cat solvers/solvers.md; fail "solvers: $rows rows, not 14"; }
 
 # Products whose results the CPU reads; the program checks them.
 BENCH_WAKE=0.05 LD_LIBRARY_PATH=$dir/pack/lib SEMCACHE_OFFLOAD=always "$COMMAND" run --devices sim:1 --report vector.json -- \

@@ -13,7 +13,7 @@ use semcache::device::api::{Kernel, Operand};
 use crate::blas::{Call, matrix, op, real, size};
 use crate::names::{Outcome, Status};
 
-fn side(code: c_int) -> Outcome<Side> {
+pub(crate) fn side(code: c_int) -> Outcome<Side> {
     match code {
         0 => Ok(Side::Left),
         1 => Ok(Side::Right),

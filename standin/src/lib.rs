@@ -13,11 +13,12 @@
 //! * If the process replaces registered pages (`MADV_DONTNEED`), copy engines keep using the old pages, and see other
 //!   bytes than the CPU (`pages`).
 //! * Kernels accept operands in pinned host memory, which are copied to the device and back (`kernel`); products of sparse
-//!   matrices and factorizations do not.
+//!   matrices and cuSOLVER's functions do not.
 //! * `cusparseSpMV` depends on what `cusparseSpMV_preprocess` left in scratch memory, and on the row offsets and column
 //!   indices of that moment; all other products overwrite their scratch memory (`multiply`).
-//! * Factorizations by cuSOLVER overwrite all of the work space that they ask for: the part in device memory in stream order, the part
-//!   in host memory inside the call and again when the factorization is complete (`solver`).
+//! * cuSOLVER's factorizations (LU, Cholesky: `solver`; QR: `qr`) and products with the Q of QR overwrite all of the work space that
+//!   they ask for: the part in device memory in stream order, the part in host memory inside the call and again when the factorization
+//!   is complete (`dense`).
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -36,6 +37,7 @@ mod calls;
 mod context;
 mod copy;
 mod cpu;
+mod dense;
 mod descriptors;
 mod end;
 mod exports;
@@ -53,6 +55,7 @@ mod order;
 mod packed;
 mod pages;
 mod platform;
+mod qr;
 mod settings;
 mod solver;
 mod sparse;

@@ -201,6 +201,19 @@ macro_rules! functions {
             Solver [cusolverDnXpotrs]
                 (handle: usize, params: usize, uplo: c_int, n: i64, sides: i64, type_a: c_int, a: u64, lda: i64, type_b: c_int,
                  b: u64, ldb: i64, info: u64) => solver::cholesky_solve;
+            Solver [cusolverDnXgeqrf_bufferSize]
+                (handle: usize, params: usize, m: i64, n: i64, type_a: c_int, a: u64, lda: i64, type_tau: c_int, tau: u64,
+                 compute: c_int, device: *mut usize, host: *mut usize) => qr::factor_space;
+            Solver [cusolverDnXgeqrf]
+                (handle: usize, params: usize, m: i64, n: i64, type_a: c_int, a: u64, lda: i64, type_tau: c_int, tau: u64,
+                 compute: c_int, device: u64, device_bytes: usize, host: *mut c_void, host_bytes: usize, info: u64) => qr::factor;
+            Solver [cusolverDnSormqr_bufferSize: S, cusolverDnDormqr_bufferSize: D, cusolverDnCunmqr_bufferSize: C,
+                    cusolverDnZunmqr_bufferSize: Z]
+                (handle: usize, side: c_int, op: c_int, m: c_int, n: c_int, k: c_int, a: u64, lda: c_int, tau: u64, c: u64,
+                 ldc: c_int, elements: *mut c_int) => qr::product_space;
+            Solver [cusolverDnSormqr: S, cusolverDnDormqr: D, cusolverDnCunmqr: C, cusolverDnZunmqr: Z]
+                (handle: usize, side: c_int, op: c_int, m: c_int, n: c_int, k: c_int, a: u64, lda: c_int, tau: u64, c: u64,
+                 ldc: c_int, work: u64, elements: c_int, info: u64) => qr::product;
         }
     };
 }

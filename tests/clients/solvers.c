@@ -31,6 +31,12 @@ static void failed(const char *what, INT i, INT j)
 }
 
 #ifndef WIDE
+/* An argument that is not legal: LAPACK's own routine may end the program. */
+void xerbla_(const char *name, const INT *argument, size_t length)
+{
+    printf("%.*s: argument %ld\n", (int)length, name, (long)*argument);
+}
+
 #define T float
 #define R float
 #define P s

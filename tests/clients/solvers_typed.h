@@ -9,6 +9,21 @@
 #define POSV CALL(posv_)
 #define TRSM CALL(trsm_)
 #define GEMM CALL(gemm_)
+#define GETRI CALL(getri_)
+#define POTRI CALL(potri_)
+#define TRTRS CALL(trtrs_)
+#define GEQRF CALL(geqrf_)
+#define GECON CALL(gecon_)
+#define POCON CALL(pocon_)
+#if COMPLEX
+#define FORMQ CALL(ungqr_)
+#define APPLYQ CALL(unmqr_)
+#define TURNED "C"
+#else
+#define FORMQ CALL(orgqr_)
+#define APPLYQ CALL(ormqr_)
+#define TURNED "T"
+#endif
 
 extern void GETRF(const INT *, const INT *, T *, const INT *, INT *, INT *);
 extern void GETRS(const char *, const INT *, const INT *, const T *, const INT *, const INT *, T *, const INT *, INT *);
@@ -17,6 +32,15 @@ extern void POTRF(const char *, const INT *, T *, const INT *, INT *);
 extern void POTRS(const char *, const INT *, const INT *, const T *, const INT *, T *, const INT *, INT *);
 extern void POSV(const char *, const INT *, const INT *, T *, const INT *, T *, const INT *, INT *);
 #ifndef WIDE
+extern void GETRI(const INT *, T *, const INT *, const INT *, T *, const INT *, INT *);
+extern void POTRI(const char *, const INT *, T *, const INT *, INT *);
+extern void TRTRS(const char *, const char *, const char *, const INT *, const INT *, const T *, const INT *, T *, const INT *, INT *);
+extern void GECON(const char *, const INT *, const T *, const INT *, const R *, R *, T *, void *, INT *);
+extern void POCON(const char *, const INT *, const T *, const INT *, const R *, R *, T *, void *, INT *);
+extern void GEQRF(const INT *, const INT *, T *, const INT *, T *, T *, const INT *, INT *);
+extern void FORMQ(const INT *, const INT *, const INT *, T *, const INT *, const T *, T *, const INT *, INT *);
+extern void APPLYQ(const char *, const char *, const INT *, const INT *, const INT *, const T *, const INT *, const T *, T *, const INT *,
+                   T *, const INT *, INT *);
 extern void GEMM(const char *, const char *, const INT *, const INT *, const INT *, const T *, const T *, const INT *, const T *,
                  const INT *, const T *, T *, const INT *);
 #endif
@@ -139,6 +163,176 @@ static void CALL(_solved)(const char *what, const T *b, INT n, INT sides)
                 failed(what, i, s);
 }
 
+#ifndef WIDE
+/* A triangle with a diagonal of powers of two, whose other elements are in its first columns and last rows: its inverse has few digits. */
+static T CALL(_triangle)(INT n, INT i, INT j)
+{
+    return i == j ? NUMBER(1 << (j % 3), 0) : i >= n / 2 && j < n / 2 ? CALL(_some)(i, j, 1) : 0;
+}
+
+/* Inverses, and solutions with a triangle. */
+static void CALL(_inverses)(INT n)
+{
+    const INT ld = n + 3, sides = 5, lwork = 64 * n;
+    const size_t all = (size_t)ld * (size_t)n;
+    /* OpenBLAS 0.3.21's zpotri reads behind the last column, too. */
+    T *a = calloc(all + 4 * (size_t)ld, sizeof *a);
+    T *b = calloc((size_t)n * (size_t)sides, sizeof *b), *work = calloc((size_t)lwork, sizeof *work);
+    INT *pivots = calloc((size_t)n, sizeof *pivots), info = -99;
+
+    /* L is the triangle, with a unit diagonal, U its transpose; the rows are reversed. */
+    for (INT j = 0; j < n; j++)
+        for (INT i = 0; i < n; i++) {
+            T sum = 0;
+            for (INT k = 0; k <= (i < j ? i : j); k++)
+                sum += (i == k ? 1 : CALL(_triangle)(n, i, k) / 4) * CALL(_triangle)(n, j, k);
+            a[n - 1 - i + (size_t)ld * (size_t)j] = sum;
+        }
+    GETRF(&n, &n, a, &ld, pivots, &info);
+    printf("getri %ld", (long)info);
+    GETRI(&n, a, &ld, pivots, work, &lwork, &info);
+    printf(" %ld %016" PRIx64 " work %g\n", (long)info, CALL(_hash)(a, n, n, ld), creal(work[0]));
+    /* A zero on the diagonal of U. */
+    for (INT i = 0; i < n; i++)
+        pivots[i] = i + 1, a[i + (size_t)ld * (size_t)i] = i != n / 3;
+    GETRI(&n, a, &ld, pivots, work, &lwork, &info);
+    printf("getri of a singular matrix %ld\n", (long)info);
+    GETRI(&n, a, &ld, pivots, work, &(INT){n - 1}, &info);
+    printf("getri in little workspace %ld\n", (long)info);
+
+    for (const char *uplo = "LU"; *uplo; uplo++) {
+        for (const char *op = "NTC"; *op; op++)
+            for (const char *diag = "NU"; *diag; diag++) {
+                for (INT j = 0; j < n; j++)
+                    for (INT i = 0; i < n; i++)
+                        if (*uplo == 'L' ? i < j : i > j)
+                            CALL(_odd)(&a[i + (size_t)ld * (size_t)j], i + 3 * j);
+                        else
+                            a[i + (size_t)ld * (size_t)j] = *uplo == 'L' ? CALL(_triangle)(n, i, j) : CALL(_triangle)(n, j, i);
+                for (INT i = 0; i < n * sides; i++)
+                    b[i] = NUMBER(i % 7 - 3, i % 3);
+                TRTRS(uplo, op, diag, &n, &sides, a, &ld, b, &n, &info);
+                printf("trtrs %c%c%c %ld %016" PRIx64 "\n", *uplo, *op, *diag, (long)info, CALL(_hash)(b, n, sides, n));
+            }
+        POTRI(uplo, &n, a, &ld, &info);
+        long kept = 0;
+        for (INT j = 0; j < n; j++)
+            for (INT i = 0; i < n; i++)
+                if (*uplo == 'L' ? i < j : i > j) {
+                    kept += CALL(_still)(&a[i + (size_t)ld * (size_t)j], i + 3 * j);
+                    a[i + (size_t)ld * (size_t)j] = 0;
+                }
+        printf("potri %c %ld %ld %016" PRIx64 "\n", *uplo, (long)info, kept, CALL(_hash)(a, n, n, ld));
+        a[n / 3 + (size_t)ld * (size_t)(n / 3)] = 0;
+        TRTRS(uplo, "N", "N", &n, &sides, a, &ld, b, &n, &info);
+        printf("trtrs of a singular triangle %ld\n", (long)info);
+        POTRI(uplo, &n, a, &ld, &info);
+        printf("potri of a singular factor %ld\n", (long)info);
+    }
+    free(a), free(b), free(work), free(pivots);
+}
+
+/* Condition numbers by the factors of matrices, of one that has a zero on its diagonal, and of one that overflows. */
+static void CALL(_conditions)(INT n)
+{
+    const INT ld = n + 3;
+    const size_t all = (size_t)ld * (size_t)n;
+    T *a = calloc(all, sizeof *a), *work = calloc((size_t)n * 4, sizeof *work);
+    double *more = calloc((size_t)n * 2, sizeof *more);
+    INT *pivots = calloc((size_t)n, sizeof *pivots), info = -99;
+    R norm = 200, rcond = -1, none = 0;
+    CALL(_general)(a, n, n, ld);
+    GETRF(&n, &n, a, &ld, pivots, &info);
+    for (const char *which = "1OI"; *which; which++) {
+        GECON(which, &n, a, &ld, &norm, &rcond, work, more, &info);
+        printf("gecon %c %ld %.5g\n", *which, (long)info, (double)rcond);
+    }
+    GECON("1", &n, a, &ld, &none, &rcond, work, more, &info);
+    printf("gecon of zeros %ld %g\n", (long)info, (double)rcond);
+    T *middle = &a[n / 3 + (size_t)ld * (size_t)(n / 3)];
+    *middle = sizeof(R) == 4 ? 1e-38 : 1e-307;
+    GECON("1", &n, a, &ld, &norm, &rcond, work, more, &info);
+    printf("gecon that overflows %ld %.5g\n", (long)info, (double)rcond);
+    *middle = 0;
+    GECON("I", &n, a, &ld, &norm, &rcond, work, more, &info);
+    printf("gecon of a singular matrix %ld %.5g\n", (long)info, (double)rcond);
+    for (const char *uplo = "LU"; *uplo; uplo++) {
+        CALL(_definite)(a, n, ld);
+        POTRF(uplo, &n, a, &ld, &info);
+        POCON(uplo, &n, a, &ld, &norm, &rcond, work, more, &info);
+        printf("pocon %c %ld %.5g\n", *uplo, (long)info, (double)rcond);
+    }
+    free(a), free(work), free(more), free(pivots);
+}
+
+/* The distance between two matrices, of integers up to 9 and their products with Q, is below what rounding in `order` steps makes. */
+static void CALL(_near)(const char *what, const T *x, INT ldx, const T *y, INT ldy, INT rows, INT cols, INT order)
+{
+    const double limit = (sizeof(R) == 4 ? 1e-6 : 1e-15) * 30 * order;
+    for (INT j = 0; j < cols; j++)
+        for (INT i = 0; i < rows; i++)
+            /* Also if it is not a number. */
+            if (!(cabs((double complex)(x[i + (size_t)ldx * (size_t)j] - y[i + (size_t)ldy * (size_t)j])) <= limit))
+                failed(what, i, j);
+}
+
+/* The QR factorization of an m by n matrix, Q with `cols` columns, and products with it. */
+static void CALL(_qr)(INT m, INT n, INT cols)
+{
+    const INT ld = m + 3, least = m < n ? m : n, wide = n > m ? n : m, lwork = 64 * wide;
+    const size_t all = (size_t)ld * (size_t)wide;
+    T *a = calloc(all, sizeof *a), *r = calloc(all, sizeof *r), *q = calloc(all, sizeof *q), *of = calloc(all, sizeof *of);
+    T *tau = calloc((size_t)wide, sizeof *tau), *work = calloc((size_t)lwork, sizeof *work);
+    INT info = -99;
+    for (INT j = 0; j < n; j++)
+        for (INT i = 0; i < m; i++)
+            a[i + (size_t)ld * (size_t)j] = NUMBER((int)((i * 37 + j * 11 + i * j) % 19) - 9, (int)((i * 5 + j * 23) % 17) - 8);
+    memcpy(of, a, all * sizeof *a);
+    GEQRF(&m, &n, of, &ld, tau, work, &lwork, &info);
+    printf("geqrf %ld work %g\n", (long)info, creal(work[0]));
+    for (INT j = 0; j < n; j++)
+        for (INT i = 0; i <= j && i < m; i++) {
+            r[i + (size_t)ld * (size_t)j] = of[i + (size_t)ld * (size_t)j];
+            if (i == j && (cimag(r[i + (size_t)ld * (size_t)j]) != 0 || cabs((double complex)tau[i]) > 2))
+                failed("the sign of a reflector", i, j);
+        }
+    /* Q R and Q^H A. */
+    memcpy(q, r, all * sizeof *q);
+    APPLYQ("L", "N", &m, &n, &least, of, &ld, tau, q, &ld, work, &lwork, &info);
+    CALL(_near)("Q R", q, ld, a, ld, m, n, wide);
+    printf("ormqr %ld work %g\n", (long)info, creal(work[0]));
+    memcpy(q, a, all * sizeof *q);
+    APPLYQ("L", TURNED, &m, &n, &least, of, &ld, tau, q, &ld, work, &lwork, &info);
+    CALL(_near)("Q^H A", q, ld, r, ld, m, n, wide);
+    /* Q by itself: its columns are orthonormal, and the product with R is A. */
+    if (m >= n) {
+        memcpy(q, of, all * sizeof *q);
+        FORMQ(&m, &cols, &least, q, &ld, tau, work, &lwork, &info);
+        printf("orgqr %ld work %g\n", (long)info, creal(work[0]));
+        const T one = 1, zero = 0;
+        T *product = calloc((size_t)wide * (size_t)wide, sizeof *product), *unit = calloc((size_t)wide * (size_t)wide, sizeof *unit);
+        GEMM("N", "N", &m, &n, &n, &one, q, &ld, r, &ld, &zero, product, &m);
+        CALL(_near)("Q times R", product, m, a, ld, m, n, wide);
+        GEMM("C", "N", &cols, &cols, &m, &one, q, &ld, q, &ld, &zero, product, &cols);
+        for (INT i = 0; i < cols; i++)
+            unit[i + (size_t)cols * (size_t)i] = 1;
+        CALL(_near)("Q^H Q", product, cols, unit, cols, cols, cols, wide);
+        /* From the right: (X Q) Q^H is X. */
+        INT rows = 7;
+        T *x = calloc((size_t)rows * (size_t)m, sizeof *x), *was = calloc((size_t)rows * (size_t)m, sizeof *was);
+        for (INT i = 0; i < rows * m; i++)
+            x[i] = was[i] = NUMBER(i % 9 - 4, i % 5);
+        APPLYQ("R", "N", &rows, &m, &least, of, &ld, tau, x, &rows, work, &lwork, &info);
+        APPLYQ("R", TURNED, &rows, &m, &least, of, &ld, tau, x, &rows, work, &lwork, &info);
+        CALL(_near)("X Q Q^H", x, rows, was, rows, rows, m, wide);
+        free(product), free(unit), free(x), free(was);
+    }
+    GEQRF(&m, &n, of, &ld, tau, work, &(INT){n - 1}, &info);
+    printf("geqrf in little workspace %ld\n", (long)info);
+    free(a), free(r), free(q), free(of), free(tau), free(work);
+}
+#endif
+
 static void CALL(_run)(INT n)
 {
     const INT sides = 5, ld = n + 3, wide = n + 40;
@@ -254,6 +448,12 @@ static void CALL(_run)(INT n)
     POTRS("L", &n, &sides, square, &n, b, &n, &info);
     CALL(_solved)("chain", b, n, sides);
     free(square);
+    CALL(_inverses)(n);
+    CALL(_conditions)(n);
+    CALL(_qr)(n + 30, n, n);
+    CALL(_qr)(n, n, n);
+    CALL(_qr)(n + 30, n, n + 20);
+    CALL(_qr)(n, n + 30, n);
 #endif
     free(memory), free(b), free(copy), free(pivots);
 }
@@ -267,6 +467,15 @@ static void CALL(_run)(INT n)
 #undef POSV
 #undef TRSM
 #undef GEMM
+#undef GETRI
+#undef POTRI
+#undef TRTRS
+#undef GEQRF
+#undef GECON
+#undef POCON
+#undef FORMQ
+#undef APPLYQ
+#undef TURNED
 #undef NUMBER
 #undef CONJ
 #undef T

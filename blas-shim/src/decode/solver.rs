@@ -5,14 +5,17 @@
     reason = "arguments are addresses that the program vouches for"
 )]
 
-use semcache::base::{Op, Solver, Uplo};
+use core::ffi::c_void;
+
+use semcache::base::{Diag, Op, Side, Solver, Uplo};
 use semcache::hints::view::View;
-use semcache::solver::system::{Pivots, System};
+use semcache::solver::system::{Condition, Pivots, System};
 
 use super::reader::Reader;
 use crate::frame::Frame;
 use crate::sites::{Barred, Binding};
 use crate::symbols::{Symbol, Width};
+use crate::words::Words;
 
 /// A system of a lesser order goes to the host's LAPACK undecoded: on an H200 a factorization of order 128 took as long as on 16 cores.
 const FLOOR: usize = 192;
@@ -26,15 +29,34 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// Stores INFO of a call that went well.
-    pub(crate) fn done(&self) {
-        // SAFETY: the program passes the address of an integer of this width.
-        unsafe {
-            match self.width {
-                Width::Bits32 => (self.info as *mut i32).write_unaligned(0),
-                Width::Bits64 => (self.info as *mut i64).write_unaligned(0),
+    /// Ends a call that went well: INFO is 0, and the first element of a workspace is the size that LAPACK would rather have, which a
+    /// call of LAPACK with the same arguments that asks for it stores, and INFO with it.
+    ///
+    /// # Safety
+    /// The frame is that of the decoded call, and the target is its function.
+    pub(crate) unsafe fn done(&self, frame: &Frame, target: *const c_void) {
+        let solver = self.system.solver;
+        let Some(lwork) = solver.before_lwork(self.system.dtype) else {
+            // SAFETY: the program passes the address of an integer of this width.
+            unsafe {
+                match self.width {
+                    Width::Bits32 => (self.info as *mut i32).write_unaligned(0),
+                    Width::Bits64 => (self.info as *mut i64).write_unaligned(0),
+                }
             }
+            return;
+        };
+        // Functions with 32-bit integers read the lower half.
+        let (asks, mut words) = (-1i64, Words::default());
+        for position in 0..solver.words() {
+            let word = match position == lwork {
+                true => (&raw const asks).expose_provenance(),
+                false => frame.word(position) as usize,
+            };
+            let _ = words.push(word);
         }
+        // SAFETY: the program's own call of this function, but that it asks for the size of the workspace.
+        unsafe { words.call::<()>(target) };
     }
 }
 
@@ -43,7 +65,7 @@ fn size(n: i64) -> Option<usize> {
 }
 
 /// A matrix, whose leading dimension follows its address; `None` if it is empty or not valid.
-fn matrix(r: &mut Reader<'_>, rows: usize, cols: usize) -> Option<View> {
+fn matrix(r: &mut Reader<'_>, (rows, cols): (usize, usize)) -> Option<View> {
     let view = View {
         addr: r.readable()?,
         rows,
@@ -89,36 +111,93 @@ pub(crate) unsafe fn decode(
         return None;
     }
     let mut r = Reader::new(frame, symbol, binding.width);
-    let (mut op, mut uplo) = (Op::None, Uplo::Lower);
+    let (mut op, mut uplo, mut diag, mut side) = (Op::None, Uplo::Lower, Diag::NonUnit, Side::Left);
     match solver {
         Solver::Getrs => op = r.op()?,
-        Solver::Potrf | Solver::Potrs | Solver::Posv => uplo = r.uplo()?,
+        Solver::Potrf | Solver::Potrs | Solver::Posv | Solver::Potri | Solver::Pocon => {
+            uplo = r.uplo()?;
+        }
+        Solver::Gecon => {
+            op = r.choice(&[
+                (b'1', 0, Op::None),
+                (b'O', 0, Op::None),
+                (b'I', 0, Op::ConjTrans),
+            ])?;
+        }
+        Solver::Trtrs => (uplo, op, diag) = (r.uplo()?, r.op()?, r.diag()?),
+        // LAPACK knows the transpose of a real Q, and the conjugate transpose of a complex one.
+        Solver::Ormqr => {
+            side = r.side()?;
+            op = r.choice(match symbol.dtype.is_complex() {
+                true => &[(b'N', 111, Op::None), (b'C', 113, Op::ConjTrans)],
+                false => &[(b'N', 111, Op::None), (b'T', 112, Op::Trans)],
+            })?;
+        }
         _ => {}
     }
-    let rows = size(r.int()?)?;
-    let cols = match solver {
-        Solver::Getrf => size(r.int()?)?,
-        _ => rows,
+    // The rows and columns of A, of B, and the number of reflectors.
+    let first = size(r.int()?)?;
+    let (a, b, reflectors) = match solver {
+        Solver::Getrf | Solver::Geqrf => {
+            let cols = size(r.int()?)?;
+            ((first, cols), None, first.min(cols))
+        }
+        Solver::Potrf | Solver::Getri | Solver::Potri | Solver::Gecon | Solver::Pocon => {
+            ((first, first), None, 0)
+        }
+        Solver::Orgqr => ((first, size(r.int()?)?), None, size(r.int()?)?),
+        Solver::Ormqr => {
+            let (cols, reflectors) = (size(r.int()?)?, size(r.int()?)?);
+            let order = match side {
+                Side::Left => first,
+                Side::Right => cols,
+            };
+            ((order, reflectors), Some((first, cols)), reflectors)
+        }
+        _ => ((first, first), Some((first, size(r.int()?)?)), 0),
     };
-    let sides = match solver {
-        Solver::Getrf | Solver::Potrf => None,
-        _ => Some(size(r.int()?)?),
-    };
-    if rows.min(cols) < FLOOR && crate::core::has_floor() || sides == Some(0) {
+    let small = a.0.min(a.1) < FLOOR && crate::core::has_floor();
+    if small || b.is_some_and(|(rows, cols)| rows == 0 || cols == 0) {
         return None;
     }
-    let a = matrix(&mut r, rows, cols)?;
+    let a = matrix(&mut r, a)?;
     let pivots = match solver {
-        Solver::Getrf | Solver::Getrs | Solver::Gesv => Some(Pivots {
+        Solver::Getrf | Solver::Getrs | Solver::Gesv | Solver::Getri => Some(Pivots {
             addr: r.readable()?,
             wide: binding.width == Width::Bits64,
         }),
         _ => None,
     };
-    let b = match sides {
-        Some(sides) => Some(matrix(&mut r, rows, sides)?),
+    let tau = match solver {
+        Solver::Geqrf | Solver::Orgqr | Solver::Ormqr => Some((r.readable()?, reflectors)),
+        _ => None,
+    };
+    let b = match b {
+        Some(b) => Some(matrix(&mut r, b)?),
         None => None,
     };
+    let condition = match solver {
+        Solver::Gecon | Solver::Pocon => {
+            let (norm, addr) = (r.readable()?, r.readable()?);
+            let norm = r.element(norm, 0);
+            // Workspace, of reals or complex numbers, and of integers or reals.
+            r.word();
+            r.word();
+            // LAPACK says what other norms are.
+            Some((norm > 0.0 && norm.is_finite()).then_some(Condition { norm, addr })?)
+        }
+        _ => None,
+    };
+    if solver.before_lwork(symbol.dtype).is_some() {
+        r.readable()?;
+        let least = match (b.as_ref(), side) {
+            (Some(b), Side::Left) => b.cols,
+            (Some(b), Side::Right) => b.rows,
+            (None, _) => a.cols,
+        };
+        // LAPACK says so if the workspace is too small.
+        size(r.int()?).filter(|size| *size >= least.max(1))?;
+    }
     let info = r.readable()?;
     Some(Decoded {
         system: System {
@@ -126,9 +205,13 @@ pub(crate) unsafe fn decode(
             dtype: symbol.dtype,
             uplo,
             op,
+            diag,
+            side,
             a,
             b,
             pivots,
+            tau,
+            condition,
         },
         info,
         width: binding.width,

@@ -1,8 +1,8 @@
-//! Factorizations of dense matrices, and solutions by them, as a device computes each in one operation.
+//! Factorizations of dense matrices, and what is computed by their factors, as a device computes each in one operation.
 
 use super::dtype::Dtype;
 use super::kernel::Operand;
-use super::routine::{Op, Uplo};
+use super::routine::{Op, Side, Uplo};
 
 /// What is computed, in place: the factor takes the place of A, the solution that of B.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -15,6 +15,10 @@ pub enum Step {
     Cholesky,
     /// Solves `A X = B` by the factor of [`Step::Cholesky`] (potrs).
     CholeskySolve,
+    /// `A = Q R`, Q as reflectors below the diagonal and their scalar factors (geqrf).
+    Qr,
+    /// `op(Q) B` or `B op(Q)` by the factors of [`Step::Qr`] (ormqr, unmqr).
+    ApplyQ,
 }
 
 impl Step {
@@ -26,19 +30,27 @@ impl Step {
             Step::LuSolve => "getrs",
             Step::Cholesky => "potrf",
             Step::CholeskySolve => "potrs",
+            Step::Qr => "geqrf",
+            Step::ApplyQ => "ormqr",
         }
     }
 
-    /// Whether it solves with a factor, which stays as it is.
+    /// Whether it changes B by a factor, which stays as it is.
     #[must_use]
-    pub const fn solves(self) -> bool {
-        matches!(self, Step::LuSolve | Step::CholeskySolve)
+    pub const fn changes_b(self) -> bool {
+        matches!(self, Step::LuSolve | Step::CholeskySolve | Step::ApplyQ)
     }
 
     /// Whether it has pivots.
     #[must_use]
     pub const fn has_pivots(self) -> bool {
         matches!(self, Step::Lu | Step::LuSolve)
+    }
+
+    /// Whether it has scalar factors of reflectors.
+    #[must_use]
+    pub const fn has_tau(self) -> bool {
+        matches!(self, Step::Qr | Step::ApplyQ)
     }
 }
 
@@ -51,20 +63,24 @@ pub struct DenseKernel {
     pub dtype: Dtype,
     /// The triangle of a Cholesky factor.
     pub uplo: Uplo,
-    /// `op(A)` of a solution by LU factors.
+    /// `op(A)` of a solution by LU factors, `op(Q)` of a product with Q.
     pub op: Op,
+    /// The side of B on which Q stands.
+    pub side: Side,
     /// Rows of A.
     pub m: usize,
-    /// Columns of A; as many as rows unless it is factored by LU.
+    /// Columns of A; as many as rows unless it is factored by LU or QR, or has reflectors in its columns.
     pub n: usize,
-    /// Columns of B.
+    /// Columns of B; of a product with Q on its right, rows.
     pub sides: usize,
     /// A, column-major.
     pub a: Operand,
-    /// B, column-major, of `n` rows.
+    /// B, column-major, of `m` rows; of a product with Q on its right, columns.
     pub b: Operand,
     /// The address of `min(m, n)` pivots, which are 64-bit integers: in step `i`, from 1, rows `i` and pivot `i` are exchanged.
     pub pivots: u64,
+    /// The address of `min(m, n)` scalar factors of reflectors, which are of A's element type: reflector `i` is `I - tau_i v_i v_i^H`.
+    pub tau: u64,
     /// The address of a 32-bit integer, which a factorization sets to LAPACK's INFO: 0, or the number of the column, from 1, at which it
     /// found the matrix singular, or not positive definite. After that A may be anything.
     pub info: u64,
@@ -102,10 +118,13 @@ impl DenseWork {
     pub fn flops(&self) -> f64 {
         let [m, n, sides] = self.sizes.map(|size| size as f64);
         let least = m.min(n);
+        let lu = || 2.0 * (m * n * least - (m + n) * least * least / 2.0 + least.powi(3) / 3.0);
         let real = match self.step {
-            Step::Lu => 2.0 * (m * n * least - (m + n) * least * least / 2.0 + least.powi(3) / 3.0),
+            Step::Lu => lu(),
+            Step::Qr => 2.0 * lu(),
             Step::Cholesky => n.powi(3) / 3.0,
             Step::LuSolve | Step::CholeskySolve => 2.0 * n * n * sides,
+            Step::ApplyQ => 2.0 * n * (2.0 * m - n) * sides,
         };
         real * if self.dtype.is_complex() { 4.0 } else { 1.0 }
     }
@@ -113,9 +132,9 @@ impl DenseWork {
 
 /// Seconds for each column of A that a GPU takes besides what its arithmetic takes: of the panels, whose columns follow each other, or
 /// of triangular solutions with few columns. Fitted to cuSOLVER on an H200, orders 512 to 16384 (bench/results/h200-x1-solvers.md).
-const COLUMN_S: [f64; 4] = [2.3e-6, 0.9e-6, 0.4e-6, 0.65e-6];
+const COLUMN_S: [f64; 6] = [2.3e-6, 0.9e-6, 0.4e-6, 0.65e-6, 4e-6, 1e-6];
 /// What its arithmetic reaches of the rate of large products.
-const SHARE: [f64; 4] = [0.55, 0.8, 0.7, 0.8];
+const SHARE: [f64; 6] = [0.55, 0.8, 0.7, 0.8, 0.5, 0.5];
 
 impl DenseWork {
     /// Seconds on a device that computes large products of this element type at a rate, in flops per second.
@@ -134,6 +153,16 @@ impl DenseKernel {
     /// Bytes of INFO.
     pub const INFO: usize = 4;
 
+    /// Rows and columns of B; none if the step has no B.
+    #[must_use]
+    pub fn b_size(&self) -> (usize, usize) {
+        match (self.step.changes_b(), self.side) {
+            (false, _) => (0, 0),
+            (true, Side::Right) => (self.sides, self.m),
+            (true, Side::Left) => (self.m, self.sides),
+        }
+    }
+
     /// First address and bytes of each operand that the kernel touches.
     pub fn spans(&self) -> impl Iterator<Item = (u64, usize)> {
         let matrix = |at: Operand, rows: usize, cols: usize| {
@@ -143,16 +172,17 @@ impl DenseKernel {
             };
             (at.addr, elements.saturating_mul(self.dtype.size()))
         };
-        let solves = self.step.solves();
-        let pivots = if self.step.has_pivots() {
-            self.m.min(self.n)
-        } else {
-            0
-        };
+        let (rows, cols) = self.b_size();
+        let least = self.m.min(self.n);
+        let of_each = |has: bool, bytes: usize| if has { least * bytes } else { 0 };
         let all = [
             matrix(self.a, self.m, self.n),
-            matrix(self.b, self.n, if solves { self.sides } else { 0 }),
-            (self.pivots, pivots * DenseKernel::PIVOT),
+            matrix(self.b, rows, cols),
+            (
+                self.pivots,
+                of_each(self.step.has_pivots(), DenseKernel::PIVOT),
+            ),
+            (self.tau, of_each(self.step.has_tau(), self.dtype.size())),
             (self.info, DenseKernel::INFO),
             (self.scratch, self.scratch_bytes),
         ];
@@ -169,6 +199,7 @@ mod tests {
         dtype: Dtype::D,
         uplo: Uplo::Lower,
         op: Op::None,
+        side: Side::Left,
         m: 4,
         n: 3,
         sides: 2,
@@ -181,6 +212,7 @@ mod tests {
             step: 7,
         },
         pivots: 3000,
+        tau: 3500,
         info: 4000,
         scratch: 5000,
         scratch_bytes: 0,
@@ -197,6 +229,16 @@ mod tests {
             ..LU
         };
         assert_eq!(of(solve), [(1000, 104), (2000, 80), (4000, 4), (5000, 16)]);
+        // Q of order 4, of 3 reflectors, on the right of 2 rows.
+        let product = DenseKernel {
+            step: Step::ApplyQ,
+            side: Side::Right,
+            ..LU
+        };
+        assert_eq!(
+            of(product),
+            [(1000, 112), (2000, 184), (3500, 24), (4000, 4)]
+        );
     }
 
     #[test]

@@ -88,6 +88,14 @@ solvers! {
     Geqrf: ["sgeqrf", "dgeqrf", "cgeqrf", "zgeqrf"], 8, 0, [6, 6], [0, 1, 2];
     /// Q of the factors of geqrf.
     Orgqr: ["sorgqr", "dorgqr", "cungqr", "zungqr"], 9, 0, [7, 7], [0, 1, 3];
+    /// Products with Q of the factors of geqrf. Its A is the other factor, which the product takes the place of.
+    Ormqr: ["sormqr", "dormqr", "cunmqr", "zunmqr"], 13, 2, [11, 11], [2, 3, 8];
+    /// Solves with a triangular matrix.
+    Trtrs: ["strtrs", "dtrtrs", "ctrtrs", "ztrtrs"], 10, 3, [0, 0], [3, 3, 5];
+    /// The reciprocal condition number, by the factors of getrf.
+    Gecon: ["sgecon", "dgecon", "cgecon", "zgecon"], 9, 1, [0, 0], [1, 1, 2];
+    /// The reciprocal condition number, by the factor of potrf.
+    Pocon: ["spocon", "dpocon", "cpocon", "zpocon"], 9, 1, [0, 0], [1, 1, 2];
     /// Least squares by QR or LQ.
     Gels: ["sgels", "dgels", "cgels", "zgels"], 11, 1, [9, 9], [1, 2, 4];
     /// Least squares by singular values, by divide and conquer.
@@ -102,8 +110,16 @@ impl Solver {
     /// Whether devices compute it ([`super::dense`]).
     #[must_use]
     pub const fn runs_on_devices(self) -> bool {
-        use Solver::{Gesv, Getrf, Getrs, Posv, Potrf, Potrs};
-        matches!(self, Getrf | Getrs | Gesv | Potrf | Potrs | Posv)
+        use Solver::{
+            Gecon, Geqrf, Gesv, Getrf, Getri, Getrs, Orgqr, Ormqr, Pocon, Posv, Potrf, Potri,
+            Potrs, Trtrs,
+        };
+        match self {
+            Getrf | Getrs | Gesv | Getri | Gecon => true,
+            Potrf | Potrs | Posv | Potri | Pocon => true,
+            Geqrf | Orgqr | Ormqr | Trtrs => true,
+            _ => false,
+        }
     }
 }
 

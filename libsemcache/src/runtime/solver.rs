@@ -1,9 +1,9 @@
-//! Calls of LAPACK's solvers that devices compute: getrf, getrs, gesv, potrf, potrs and posv. The shim decodes the arguments, and makes
+//! Calls of LAPACK's solvers that devices compute ([`Solver::runs_on_devices`]). The shim decodes the arguments, and makes
 //! the program's LAPACK compute what is left to the host.
 
 #![expect(unsafe_code, reason = "reads and writes the program's pivots")]
 
-use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use semcache_fault::arithmetic::Usual;
 
@@ -25,7 +25,7 @@ use crate::hints::request::Target;
 use crate::hints::view::View;
 use crate::process::spent::{Spending, Spent};
 use crate::solver::queue::{Ended, Refused, Solution};
-use crate::solver::system::{Pivots, System};
+use crate::solver::system::{Condition, Pivots, System};
 use crate::solver::worth::{self, Known};
 use crate::trace::Side;
 
@@ -50,7 +50,7 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
     // From here on the program's own handlers get the faults.
     deliver::deliver_to(system.places());
     match &solved {
-        Ok(_) if system.solves().is_none() => {
+        Ok(_) if system.factors().is_some() && system.b.is_none() => {
             // Programs look at a factor that they asked for: LAPACK's gecon reads each column several times, by small calls. It comes
             // home at once, and stays on the device as well. Without success, as any result.
             let usual = Usual::new();
@@ -71,9 +71,21 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
     if let Some(traced) = traced {
         traced.end(on_host.map_or(Side::Devices, Side::Host));
     }
-    if let Ok(Solution { pivots, home }) = &solved {
+    if let Ok(Solution {
+        pivots,
+        tau,
+        condition,
+        home,
+    }) = &solved
+    {
+        if let (Some(found), Some(Condition { addr, .. })) = (condition, system.condition) {
+            store_real(*found, system.dtype, addr);
+        }
         if let Some(to) = system.pivots.filter(|_| system.factors().is_some()) {
             store(pivots, to);
+        }
+        if let Some((to, _)) = system.tau {
+            store_bytes(tau, to);
         }
         if let Some((view, bytes)) = home {
             store_matrix(view, bytes);
@@ -99,8 +111,9 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
     let alike = Call::new(Routine::Gemm, system.dtype, &[order, order, order / 3], &[]);
     let runtime = start::for_call(&alike, false)?;
     // Read with no lock held: the page may be inaccessible.
-    let pivots = match (system.factors(), system.pivots) {
-        (None, Some(pivots)) => load(pivots, system.pivot_count())?,
+    let given = match (system.factors(), system.pivots, system.beside()) {
+        (None, Some(pivots), _) => load(pivots, system.pivot_count())?,
+        (None, None, Some((addr, bytes))) => load_bytes(addr, bytes),
         _ => Vec::new(),
     };
     touch(system);
@@ -110,9 +123,12 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
     let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
     let device = chosen(system, entered.cache, &runtime.policy, always)?;
     prepared(system, entered.cache.backend(), device)?;
-    match system.solve(entered.cache, device, &pivots) {
+    match system.solve(entered.cache, device, &given) {
         Ok(Ended::Solved(found)) => {
-            COUNTERS.bytes.per_call.add(2 * worth::bytes(system) as u64);
+            // A condition number is read off the factor.
+            let ways = if system.condition.is_some() { 1 } else { 2 };
+            let bytes = ways * worth::bytes(system) as u64;
+            COUNTERS.bytes.per_call.add(bytes);
             Ok(found)
         }
         // What LAPACK leaves then, the host's LAPACK is to leave.
@@ -192,7 +208,7 @@ fn kernels(system: &System) -> Vec<DenseKernel> {
 }
 
 /// Which steps and element types each device has loaded.
-static LOADED: [AtomicU16; MAX_DEVICES] = [const { AtomicU16::new(0) }; MAX_DEVICES];
+static LOADED: [AtomicU32; MAX_DEVICES] = [const { AtomicU32::new(0) }; MAX_DEVICES];
 
 /// Loads what the steps of a system need, unless that was done.
 fn prepared(
@@ -202,7 +218,7 @@ fn prepared(
 ) -> Result<(), WhyHost> {
     let loaded = LOADED.get(device.index()).ok_or(WhyHost::NoDevice)?;
     for kernel in kernels(system) {
-        let bit = 1 << (kernel.step as u16 * 4 + kernel.dtype as u16);
+        let bit = 1 << (kernel.step as u32 * 4 + kernel.dtype as u32);
         if loaded.load(Relaxed) & bit == 0 {
             let _starting = Spending::on(Spent::Starting);
             let made = backend.load_solver(device, &kernel);
@@ -222,8 +238,8 @@ fn touch(system: &System) {
     );
 }
 
-/// The program's pivots.
-fn load(pivots: Pivots, count: usize) -> Result<Vec<i64>, WhyHost> {
+/// The program's pivots, as 64-bit integers.
+fn load(pivots: Pivots, count: usize) -> Result<Vec<u8>, WhyHost> {
     let last = i64::try_from(count).unwrap_or(i64::MAX);
     let at = |i: usize| {
         let addr = pivots.addr + i * pivots.size();
@@ -236,10 +252,25 @@ fn load(pivots: Pivots, count: usize) -> Result<Vec<i64>, WhyHost> {
         };
         (1..=last).contains(&pivot).then_some(pivot)
     };
-    (0..count)
-        .map(at)
-        .collect::<Option<_>>()
-        .ok_or(WhyHost::BadArgument)
+    let mut all = Vec::with_capacity(count * DenseKernel::PIVOT);
+    for i in 0..count {
+        all.extend(at(i).ok_or(WhyHost::BadArgument)?.to_ne_bytes());
+    }
+    Ok(all)
+}
+
+/// The program's scalar factors of reflectors.
+fn load_bytes(addr: usize, bytes: usize) -> Vec<u8> {
+    let mut all = vec![0; bytes];
+    // SAFETY: the program passes the address of an array of as many bytes.
+    unsafe { core::ptr::copy_nonoverlapping(addr as *const u8, all.as_mut_ptr(), bytes) };
+    all
+}
+
+/// Writes them.
+fn store_bytes(found: &[u8], to: usize) {
+    // SAFETY: the program passes the address of an array of as many bytes, which the call writes.
+    unsafe { core::ptr::copy_nonoverlapping(found.as_ptr(), to as *mut u8, found.len()) };
 }
 
 /// Writes the program's pivots.
@@ -256,6 +287,18 @@ fn store(found: &[i64], pivots: Pivots) {
                 )]
                 false => (addr as *mut i32).write_unaligned(*pivot as i32),
             }
+        }
+    }
+}
+
+/// Writes a real number of the program.
+fn store_real(found: f64, dtype: Dtype, addr: usize) {
+    // SAFETY: the program passes the address of a real number of this precision, which the call writes.
+    unsafe {
+        match dtype.real() {
+            #[expect(clippy::cast_possible_truncation, reason = "as the program's numbers")]
+            Dtype::S => (addr as *mut f32).write_unaligned(found as f32),
+            _ => (addr as *mut f64).write_unaligned(found),
         }
     }
 }

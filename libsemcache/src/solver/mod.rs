@@ -4,6 +4,8 @@
 //! the program sees has changed, and the host's LAPACK can compute the call after a refusal, a lost device, or an INFO other than 0,
 //! of which it leaves what LAPACK leaves. A copy within a device's memory takes a hundredth of the time of the factorization.
 
+mod blas;
+mod condition;
 pub mod queue;
 pub mod system;
 pub mod worth;

@@ -5,41 +5,47 @@
     reason = "queues solvers on replicas of the program's matrices"
 )]
 
+use super::blas::values;
 use super::system::System;
 use crate::base::counters::COUNTERS;
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{DeviceId, Intent, Rect, Routine};
+use crate::base::{DeviceId, Intent, Solver, Value};
 use crate::cache::lost;
 use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
-use crate::device::api::{Kernel, Operand};
+use crate::device::api::Operand;
 use crate::hints::Status;
 use crate::hints::view::View;
 use crate::sparse::arrays::{Own, Placed};
 
 /// Replicas of what a kernel uses, gaps between columns included.
-const ROOM: Room<'static> = Room::Whole { flat: true };
+pub(super) const ROOM: Room<'static> = Room::Whole { flat: true };
 /// An address that no kernel is launched with: a question to a device needs one.
 const SOME_ADDRESS: u64 = 1 << 40;
-/// Bytes before the pivots in a device's answer. The first are INFO of the factorization, those at `OF_SOLUTION` INFO of the solution.
-const BEFORE_PIVOTS: usize = 256;
-const OF_SOLUTION: u64 = 128;
+/// Bytes before the pivots, or the scalar factors of reflectors, in a device's answer. The first are INFO of the factorization, those at
+/// `OF_SECOND` INFO of the step by its factor.
+const HEAD: usize = 256;
+const OF_SECOND: u64 = 128;
 
 /// What became of a system.
 #[derive(Debug)]
 pub enum Ended {
     /// Its results are in place, on the device, but for what the solution says.
     Solved(Solution),
-    /// A factorization found that the matrix is singular or not positive definite. Nothing has changed.
+    /// INFO is not 0: the matrix is singular or not positive definite; or it has elements that are no numbers. Nothing has changed.
     Info,
 }
 
 /// What the CPU has to write of the results.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Solution {
     /// The pivots of a factorization.
     pub pivots: Vec<i64>,
+    /// The scalar factors of its reflectors, as elements of the matrix.
+    pub tau: Vec<u8>,
+    /// The reciprocal condition number of gecon and pocon.
+    pub condition: Option<f64>,
     /// A matrix that could not get its result on the device after another one had got its own: another thread of the program has
     /// changed the mapping of its memory meanwhile, or the device has no room. The bytes have no gaps between columns.
     pub home: Option<(View, Vec<u8>)>,
@@ -81,10 +87,10 @@ enum Memory {
 }
 
 /// A call that is being queued. Its memory leaves the cache when this is dropped.
-struct Queueing<'a> {
-    system: &'a System,
-    cache: &'a Cache,
-    device: DeviceId,
+pub(super) struct Queueing<'a> {
+    pub(super) system: &'a System,
+    pub(super) cache: &'a Cache,
+    pub(super) device: DeviceId,
     memory: Vec<Memory>,
     /// Of the program's memory, what kernels use.
     used: Vec<Use>,
@@ -105,39 +111,44 @@ impl System {
     /// A kernel of one step, with operands at no known address.
     #[must_use]
     pub fn kernel(&self, step: Step) -> DenseKernel {
+        let (m, n) = self.factor_size(step);
         DenseKernel {
             step,
             dtype: self.dtype,
             uplo: self.uplo,
             op: self.op,
-            m: self.a.rows,
-            n: self.a.cols,
+            side: self.side,
+            m,
+            n,
             sides: self.sides(),
             a: Operand::matrix(SOME_ADDRESS, self.a.ld),
-            b: Operand::matrix(SOME_ADDRESS, self.b.map_or(1, |b| b.ld)),
+            b: Operand::matrix(SOME_ADDRESS, self.b.map_or(self.a.rows, |b| b.ld)),
             pivots: SOME_ADDRESS,
+            tau: SOME_ADDRESS,
             info: SOME_ADDRESS,
             scratch: SOME_ADDRESS,
             scratch_bytes: 0,
         }
     }
 
-    /// Bytes of device memory that the call takes besides the program's matrices: copies of those that it writes.
+    /// Bytes of device memory that the call takes besides the program's matrices: copies of those that it writes, and identities.
     #[must_use]
     pub fn copies(&self) -> usize {
-        let a = self.factors().map(|_| self.a);
-        let views = [a, self.b];
-        let bytes = views.iter().flatten().map(|v| v.rows * v.cols * v.element);
-        bytes.sum::<usize>() + self.pivot_count() * DenseKernel::PIVOT
+        if self.condition.is_some() {
+            return 0;
+        }
+        let copied = self.factors().is_some() || self.solver == Solver::Potri;
+        let a = (copied as usize + self.of_identity() as usize) * bytes(&self.a);
+        a + self.b.as_ref().map_or(0, bytes) + self.pivot_count() * DenseKernel::PIVOT
     }
 
-    /// Computes the call on a device, which has loaded what it needs, and waits until it knows how that ended. `pivots` are those of
-    /// getrs, which lie within the matrix. The results stay on the device until the CPU touches them. The cache's lock is not held, and
-    /// signals are blocked.
+    /// Computes the call on a device, which has loaded what it needs, and waits until it knows how that ended. `given` are the pivots of a
+    /// factor, as 64-bit integers within the matrix, or the scalar factors of its reflectors. The results stay on the device until the CPU
+    /// touches them. The cache's lock is not held, and signals are blocked.
     ///
     /// # Errors
     /// Nothing has changed.
-    pub fn solve(&self, cache: &Cache, device: DeviceId, pivots: &[i64]) -> Result<Ended, Refused> {
+    pub fn solve(&self, cache: &Cache, device: DeviceId, given: &[u8]) -> Result<Ended, Refused> {
         let mut queueing = Queueing {
             system: self,
             cache,
@@ -145,7 +156,7 @@ impl System {
             memory: Vec::new(),
             used: Vec::new(),
         };
-        let solved = queueing.solved(pivots);
+        let solved = queueing.solved(given);
         // Replicas drop inputs on pages that cannot be protected, whatever became of the call.
         let (pending, settled) = cache.settle(queueing.used.iter(), &[]);
         let arrived = cache.arrive(&pending).and(settled);
@@ -161,62 +172,93 @@ impl System {
 }
 
 impl Queueing<'_> {
-    fn solved(&mut self, pivots: &[i64]) -> Result<Ended, Refused> {
+    fn solved(&mut self, given: &[u8]) -> Result<Ended, Refused> {
         let system = self.system;
-        let count = system.pivot_count();
-        // INFO, and the pivots, which a solution with given factors reads.
-        let answer = match system.factors() {
-            Some(_) => vec![0; BEFORE_PIVOTS + count * DenseKernel::PIVOT],
-            None => {
-                let given = pivots.iter().flat_map(|pivot| pivot.to_ne_bytes());
-                let before = core::iter::repeat_n(0, BEFORE_PIVOTS);
-                before.chain(given).collect()
-            }
+        // INFO, and the pivots or scalar factors.
+        let found = match system.factors() {
+            Some(Step::Lu) => system.pivot_count() * DenseKernel::PIVOT,
+            Some(Step::Qr) => system.beside().map_or(0, |(_, bytes)| bytes),
+            _ => 0,
         };
+        let mut answer = vec![0; HEAD + found];
+        answer.extend_from_slice(given);
         let answer = self.own(Own::new(self.cache, answer.into()));
         let a = self.placed(system.a)?;
-        let mut copies = Vec::new();
-        let factor = match system.factors() {
-            Some(step) => {
-                let copy = self.copied(system.a, &a)?;
-                self.step(step, &copy, None, answer, Intent::Overwrite)?;
-                copies.push((system.a, copy.clone(), a));
-                copy
-            }
-            None => a,
-        };
-        if let (Some(step), Some(view)) = (system.solves(), system.b) {
-            let b = self.placed(view)?;
-            let copy = self.copied(view, &b)?;
-            self.step(step, &factor, Some(&copy), answer, Intent::Update)?;
-            copies.push((view, copy, b));
+        if let Some(condition) = system.condition {
+            return self.estimated(&a, condition);
         }
-        let answer = self.answer(answer)?;
-        if system.factors().is_some() {
-            let info = answer
-                .first_chunk::<4>()
-                .map_or(-1, |info| i32::from_ne_bytes(*info));
-            if info != 0 {
+        let mut results = Vec::new();
+        let mut factor = a.clone();
+        if let Some(step) = system.factors() {
+            factor = self.copied(system.a, &a)?;
+            self.step(step, &factor, None, answer, Intent::Overwrite)?;
+            results.push((system.a, factor.clone(), a.clone()));
+        }
+        let diagonal = match system.factors().is_some() || system.divides() {
+            true => Some(self.diagonal(&factor)?),
+            false => None,
+        };
+        let second = match system.b {
+            Some(view) => {
+                let b = self.placed(view)?;
+                Some((view, self.copied(view, &b)?, b))
+            }
+            None if system.of_identity() => Some((system.a, self.identity()?, a.clone())),
+            None => None,
+        };
+        if let Some((view, result, to)) = second {
+            match system.applies() {
+                Some(step) => {
+                    self.step(step, &factor, Some(&result), answer, Intent::Update)?;
+                }
+                None => self.triangular(&factor, &result)?,
+            }
+            let result = match system.solver {
+                Solver::Potri => self.squared(&result, &a)?,
+                _ => result,
+            };
+            results.push((view, result, to));
+        }
+        if let Some(diagonal) = diagonal {
+            // INFO of LAPACK names a zero; of what is no number LAPACKs make different things, and devices yet others.
+            let unlike =
+                |x: Value| x.re.is_nan() || x.im.is_nan() || x.is_zero() && system.divides();
+            if values(system.dtype, self.answer(diagonal)?).any(unlike) {
                 return Ok(Ended::Info);
             }
         }
-        let found = answer[BEFORE_PIVOTS..].chunks_exact(DenseKernel::PIVOT);
-        let found: Vec<i64> = found
-            .map(|pivot| pivot.first_chunk().map_or(0, |p| i64::from_ne_bytes(*p)))
-            .collect();
+        let answer = self.answer(answer)?;
+        let info = |bytes: &[u8]| {
+            bytes
+                .first_chunk()
+                .map_or(-1, |info| i32::from_ne_bytes(*info))
+        };
+        if system.factors().is_some() && info(answer) != 0 {
+            return Ok(Ended::Info);
+        }
+        let found = answer[HEAD..][..found].to_vec();
+        let (mut pivots, mut tau) = (Vec::new(), Vec::new());
+        if system.factors() == Some(Step::Qr) {
+            tau = found;
+        } else {
+            let (each, _) = found.as_chunks::<{ DenseKernel::PIVOT }>();
+            pivots.extend(each.iter().map(|pivot| i64::from_ne_bytes(*pivot)));
+        }
         let last = i64::try_from(system.a.rows).unwrap_or(i64::MAX);
-        if found.iter().any(|pivot| !(1..=last).contains(pivot)) {
+        if pivots.iter().any(|pivot| !(1..=last).contains(pivot)) {
             return Err(Refused::Other);
         }
-        let home = self.store(copies)?;
+        let home = self.store(results)?;
         Ok(Ended::Solved(Solution {
-            pivots: found,
+            pivots,
+            tau,
+            condition: None,
             home,
         }))
     }
 
     /// Keeps memory of the library until the end. Returns where.
-    fn own(&mut self, own: Own) -> usize {
+    pub(super) fn own(&mut self, own: Own) -> usize {
         self.memory.push(Memory::Own(own));
         self.memory.len() - 1
     }
@@ -233,41 +275,7 @@ impl Queueing<'_> {
         Ok(operand)
     }
 
-    /// A copy of a matrix in memory of the library, without gaps.
-    fn copied(&mut self, view: View, from: &Use) -> Result<Use, Refused> {
-        let bytes = view.rows * view.cols * view.element;
-        let own = Own::zeroed(self.cache, bytes).ok_or(Refused::NoRoom)?;
-        let width = view.rows * view.element;
-        let whole = Rect::new(0, width, width, view.cols);
-        let to = own.part(whole, (view.element, view.rows), Intent::Overwrite);
-        self.own(own);
-        self.queue_copy(view, &[from.clone(), to.clone()])?;
-        Ok(Use {
-            access: Intent::Update,
-            ..to
-        })
-    }
-
-    /// Queues the copy of a matrix within the device.
-    fn queue_copy(&self, view: View, uses: &[Use; 2]) -> Result<(), CacheError> {
-        // The parts of complex numbers are copied as real numbers: a complex product of (1, 0) and an infinite number has NaN in it, and
-        // the triangle that LAPACK does not read may hold any.
-        let dtype = self.system.dtype.real();
-        let parts = self.system.dtype.size() / dtype.size();
-        let copy = Kernel {
-            m: view.rows * parts,
-            n: view.cols,
-            ..Kernel::of(Routine::Geadd, dtype, [Operand::default(); 2])
-        };
-        let of_parts = |at: Operand| Operand::matrix(at.addr, at.ld() * parts);
-        self.cache.queue(self.device, uses, ROOM, &|at| Kernel {
-            at: [of_parts(at[0]), of_parts(at[1]), Operand::default()],
-            ..copy
-        })?;
-        Ok(())
-    }
-
-    /// Queues a factorization of a copy, or a solution on one.
+    /// Queues a factorization of a copy, or what is computed with a factor on one.
     fn step(
         &mut self,
         step: Step,
@@ -302,13 +310,14 @@ impl Queueing<'_> {
             uses.push(own.operand(Intent::Overwrite));
             self.own(own);
         }
-        let solves = b.is_some();
+        let second = b.is_some();
         self.cache
             .queue_with(self.device, &uses, ROOM, |backend, after, at| {
-                kernel.info = at[0].addr + if solves { OF_SOLUTION } else { 0 };
-                kernel.pivots = at[0].addr + BEFORE_PIVOTS as u64;
+                kernel.info = at[0].addr + if second { OF_SECOND } else { 0 };
+                let beside = at[0].addr + HEAD as u64;
+                (kernel.pivots, kernel.tau) = (beside, beside);
                 kernel.a = at[1];
-                if solves {
+                if second {
                     kernel.b = at[2];
                 }
                 if scratch > 0 {
@@ -322,8 +331,8 @@ impl Queueing<'_> {
         Ok(())
     }
 
-    /// INFO and pivots, once the device has computed all.
-    fn answer(&self, at: usize) -> Result<&[u8], Refused> {
+    /// What a device computed into memory of the library, once it has.
+    pub(super) fn answer(&self, at: usize) -> Result<&[u8], Refused> {
         match self.memory.get(at) {
             Some(Memory::Own(own)) => Ok(own.bytes(self.cache)?),
             _ => Err(Refused::Other),
@@ -385,4 +394,9 @@ impl Queueing<'_> {
         bytes.extend_from_slice(newest);
         Ok(bytes)
     }
+}
+
+/// Bytes of a matrix, without gaps.
+fn bytes(view: &View) -> usize {
+    view.rows * view.cols * view.element
 }

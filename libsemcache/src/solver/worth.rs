@@ -1,7 +1,8 @@
 //! Whether a device solves a system sooner than the host.
 
 use super::system::System;
-use crate::base::dense::DenseWork;
+use crate::base::Solver;
+use crate::base::dense::{DenseWork, Step};
 
 /// The rates of a device and of the host, and where the matrices are.
 #[derive(Clone, Copy, Debug)]
@@ -23,11 +24,45 @@ const CALL_S: f64 = 120e-6;
 /// A host BLAS reaches half of the rate of its large products in large factorizations, and half of that at this order. OpenBLAS 0.3.21 on
 /// 16 cores, orders 256 to 8192 (bench/results/h200-x1-solvers.md).
 const HALF: f64 = 2000.0;
+/// A condition number takes some four or five solutions with one right side ([`super::condition`]).
+const ESTIMATES: f64 = 5.0;
+/// Bytes per second at which one core goes through the triangles of such a solution: its memory's rate, or less.
+const TRIANGLES: f64 = 10e9;
+/// A vector to the device and back, and two kernels.
+const ROUND_TRIP_S: f64 = 60e-6;
+/// What triangular solutions and updates of a triangle reach of the rate of large products.
+const BLAS_SHARE: f64 = 0.7;
 /// The host computes unless a device is predicted to need a smaller share of its time than this.
 const MARGIN: f64 = 0.9;
 
+/// Real additions and multiplications of LAPACK's algorithm, roughly.
+#[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
 fn flops(system: &System) -> f64 {
-    system.work().map(|work| work.flops()).sum()
+    let (m, n) = (system.a.rows as f64, system.a.cols as f64);
+    let real = match system.solver {
+        Solver::Getri => 4.0 / 3.0 * n.powi(3),
+        Solver::Potri => 2.0 / 3.0 * n.powi(3),
+        Solver::Trtrs => n * n * system.sides() as f64,
+        Solver::Orgqr => {
+            let k = system.tau.map_or(0, |(_, count)| count) as f64;
+            4.0 * m * n * k - 2.0 * (m + n) * k * k + 4.0 / 3.0 * k.powi(3)
+        }
+        _ => return system.work().map(|work| work.flops()).sum(),
+    };
+    real * if system.dtype.is_complex() { 4.0 } else { 1.0 }
+}
+
+/// Those that a device makes by kernels of the BLAS.
+#[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
+fn blas_flops(system: &System) -> f64 {
+    match system.solver {
+        // The inverse of a triangle, as a solution for an identity, and its square.
+        Solver::Potri => 3.0 * flops(system),
+        Solver::Trtrs => flops(system),
+        // An identity is filled.
+        _ if system.of_identity() => (system.a.rows * system.a.cols) as f64,
+        _ => 0.0,
+    }
 }
 
 /// Bytes of A and B.
@@ -42,6 +77,9 @@ pub fn bytes(system: &System) -> usize {
 #[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
 pub fn host_s(system: &System, flops_per_s: f64) -> f64 {
     let order = system.a.rows.min(system.a.cols) as f64;
+    if system.condition.is_some() {
+        return ESTIMATES * bytes(system) as f64 / TRIANGLES;
+    }
     flops(system) / (0.5 * flops_per_s * order / (order + HALF))
 }
 
@@ -51,10 +89,24 @@ pub fn host_s(system: &System, flops_per_s: f64) -> f64 {
 pub fn seconds(system: &System, known: &Known) -> [f64; 2] {
     let [to_device, home, memory] = known.bytes_per_s;
     let [device, host] = known.flops_per_s;
+    if system.condition.is_some() {
+        let solution = DenseWork {
+            step: Step::LuSolve,
+            dtype: system.dtype,
+            sizes: [system.a.rows, system.a.cols, 1],
+        };
+        let estimate = ROUND_TRIP_S + solution.seconds(device);
+        let host = host_s(system, host) * known.host_error + known.stale as f64 / home;
+        return [
+            known.lacking as f64 / to_device + ESTIMATES * estimate,
+            host,
+        ];
+    }
     let steps: f64 = system
         .work()
         .map(|work: DenseWork| work.seconds(device))
         .sum();
+    let steps = steps + blas_flops(system) / (BLAS_SHARE * device);
     let all = bytes(system) as f64;
     // Copies there and back within the device, each of which reads and writes; and the results come home, as far as is known.
     let copies = 4.0 * all / memory + known.lacking as f64 / to_device + all / home;
@@ -72,7 +124,7 @@ pub fn gain_s(system: &System, known: &Known) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{Dtype, Op, Solver, Uplo};
+    use crate::base::{Diag, Dtype, Op, Side, Uplo};
     use crate::hints::view::View;
 
     fn potrf(n: usize) -> System {
@@ -81,6 +133,8 @@ mod tests {
             dtype: Dtype::D,
             uplo: Uplo::Lower,
             op: Op::None,
+            diag: Diag::NonUnit,
+            side: Side::Left,
             a: View {
                 addr: 4096,
                 rows: n,
@@ -90,6 +144,8 @@ mod tests {
             },
             b: None,
             pivots: None,
+            tau: None,
+            condition: None,
         }
     }
 

@@ -1,10 +1,10 @@
 //! Factorizations of dense matrices and solutions by them, of matrices that are made of their factors. L has few elements, of
 //! size 1/2 below a unit diagonal, U few ones above a diagonal of powers of two: every pivot is the only largest candidate, no step
 //! rounds, and the condition is good. Elements that a step must neither read nor write, between columns and in the other triangle
-//! of a Cholesky factor, are NaN.
+//! of a Cholesky factor, are NaN. Factors by QR are square roots, and round: their product is compared with the matrix.
 
 use semcache::base::dense::{DenseKernel, Step};
-use semcache::base::{Dtype, Op, Uplo};
+use semcache::base::{Dtype, Op, Side, Uplo};
 use semcache::device::api::{Backend, Lane, Operand, Ticket};
 use testkit::{Rng, devices};
 
@@ -121,6 +121,8 @@ pub(super) fn all(b: &dyn Backend) {
             bench.rectangular(order + order / 2 + 1, order);
             bench.rectangular(order, order + order / 2 + 1);
             bench.singular(order);
+            bench.reflectors(order + order / 2 + 1, order);
+            bench.reflectors(order, order + order / 2 + 1);
             for uplo in UPLOS {
                 bench.cholesky(order, uplo);
                 bench.indefinite(order, uplo);
@@ -213,12 +215,14 @@ impl<'a> Bench<'a> {
             dtype: self.dtype,
             uplo: Uplo::Lower,
             op: Op::None,
+            side: Side::Left,
             m: a.rows,
             n: a.cols,
             sides: 0,
             a: self.put_matrix(a),
             b: Operand::default(),
             pivots: 0,
+            tau: 0,
             info: 0,
             scratch: 0,
             scratch_bytes: 0,
@@ -234,6 +238,7 @@ impl<'a> Bench<'a> {
                 a: nowhere(kernel.a),
                 b: nowhere(kernel.b),
                 pivots: 0,
+                tau: 0,
                 ..kernel
             };
             backend.load_solver(D0, &kind).unwrap();
@@ -263,16 +268,27 @@ impl<'a> Bench<'a> {
 
     /// Compares a matrix in device memory: exactly, or within the rounding of real devices.
     fn check(&self, what: &str, at: Operand, wanted: &Matrix, after: Ticket) {
+        let relative = if devices::real() {
+            self.rounding()
+        } else {
+            0.0
+        };
+        self.check_within(relative, what, at, wanted, after);
+    }
+
+    fn rounding(&self) -> f64 {
+        match self.dtype {
+            Dtype::S | Dtype::C => 1e-5,
+            Dtype::D | Dtype::Z => 1e-12,
+        }
+    }
+
+    fn check_within(&self, relative: f64, what: &str, at: Operand, wanted: &Matrix, after: Ticket) {
         let wanted_all = wanted.spread();
         let bytes = encode(self.dtype, &wanted_all).len();
         let found = decode(self.dtype, &self.device.get(at.addr, bytes, after));
         let size = |z: Number| z.0.abs().max(z.1.abs());
         let largest = wanted.all.iter().map(|z| size(*z)).fold(0.0, f64::max);
-        let relative = match self.dtype {
-            _ if !devices::real() => 0.0,
-            Dtype::S | Dtype::C => 1e-5,
-            Dtype::D | Dtype::Z => 1e-12,
-        };
         // A NaN is near another one only.
         let near = |a: Number, b: Number| {
             let limit = relative * largest;
@@ -360,6 +376,63 @@ impl<'a> Bench<'a> {
         );
         let (_, queued) = self.lu(&a);
         assert_eq!(self.info(queued), zero + 1, "{:?} {order}", self.dtype);
+    }
+
+    /// A = Q R: Q R is A, and Q^H A is R, from both sides.
+    fn reflectors(&mut self, m: usize, n: usize) {
+        let (least, rounding) = (m.min(n), 8.0 * self.rounding());
+        let a = self.factored(m, n).a;
+        let mut kernel = self.kernel(Step::Qr, &a);
+        let unset = vec![0xff; least * self.dtype.size()];
+        kernel.tau = self.put(&unset).0;
+        let (info, factored) = self.queue(kernel, &[]);
+        assert_eq!(self.info((info, factored)), 0);
+        let bytes = encode(self.dtype, &a.spread()).len();
+        let factor = self.device.get(kernel.a.addr, bytes, factored);
+        let factor = decode(self.dtype, &factor);
+        let r = Matrix::new(m, n, |i, j| match i <= j {
+            true => factor[j * kernel.a.ld() + i],
+            false => ZERO,
+        });
+        for i in 0..least {
+            // LAPACK's sign: a diagonal that is real, and of the opposite sign to what was there.
+            assert_eq!(r.at(i, i).1, 0.0, "{:?} {m}x{n}", self.dtype);
+        }
+        let turned = match self.dtype.is_complex() {
+            true => Op::ConjTrans,
+            false => Op::Trans,
+        };
+        let products = [
+            (Side::Left, Op::None, r.clone(), a.clone()),
+            (Side::Left, turned, a.clone(), r.clone()),
+            (
+                Side::Right,
+                turned,
+                r.under(Op::ConjTrans),
+                a.under(Op::ConjTrans),
+            ),
+            (
+                Side::Right,
+                Op::None,
+                a.under(Op::ConjTrans),
+                r.under(Op::ConjTrans),
+            ),
+        ];
+        for (side, op, b, wanted) in products {
+            let kernel = DenseKernel {
+                step: Step::ApplyQ,
+                side,
+                op,
+                n: least,
+                sides: n,
+                b: self.put_matrix(&b),
+                ..kernel
+            };
+            let (info, queued) = self.queue(kernel, &[factored]);
+            let what = format!("Q {side:?} {op:?}");
+            self.check_within(rounding, &what, kernel.b, &wanted, queued);
+            assert_eq!(self.info((info, queued)), 0);
+        }
     }
 
     /// One triangle of a matrix with both.

@@ -4,6 +4,7 @@ mod closed;
 mod copies;
 pub(crate) mod life;
 mod products;
+mod qr;
 mod solver;
 mod sparse;
 mod streams;
@@ -109,6 +110,34 @@ pub(crate) const CASES: &[Case] = &[
         solver::confused,
         &[""],
         End::Reported("are no parameters of cuSOLVER"),
+    ),
+    ("qr", qr::products, ALL, End::Fine),
+    ("qr_types", qr::types, ALL, End::Fine),
+    ("qr_space", qr::space, &["late"], End::Fine),
+    ("qr_refused", qr::refused, &[""], End::Fine),
+    (
+        "qr_overlap",
+        qr::overlap,
+        &[""],
+        End::Reported("two operands overlap"),
+    ),
+    (
+        "qr_elsewhere",
+        qr::elsewhere,
+        &[""],
+        End::Reported("are no memory of"),
+    ),
+    (
+        "qr_unaligned",
+        qr::unaligned,
+        &[""],
+        End::Reported("is not aligned to"),
+    ),
+    (
+        "qr_confused",
+        qr::confused,
+        &[""],
+        End::Reported("is no host memory"),
     ),
     ("forked", life::forked, &[""], End::Fine),
     ("nothing", life::nothing, &["devices=0"], End::Fine),

@@ -1,6 +1,6 @@
-//! Short forms of the CUDA and cuBLAS calls in these tests.
+//! Short forms of the CUDA, cuBLAS and cuSOLVER calls in these tests.
 
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, without_provenance_mut};
 
 use cudarc::cublas::sys as blas_sys;
 use cudarc::driver::sys as cu_sys;
@@ -15,13 +15,16 @@ macro_rules! cu {
 macro_rules! blas {
     ($name:ident($($arg:expr),* $(,)?)) => { cudarc::cublas::sys::$name($($arg),*) as i32 };
 }
+macro_rules! solver {
+    ($name:ident($($arg:expr),* $(,)?)) => { cudarc::cusolver::sys::$name($($arg),*) as i32 };
+}
 /// Makes a call that must succeed.
 macro_rules! ok {
     ($kind:ident $name:ident($($arg:expr),* $(,)?)) => {
         assert_eq!($kind!($name($($arg),*)), 0, stringify!($name))
     };
 }
-pub(crate) use {blas, cu, ok};
+pub(crate) use {blas, cu, ok, solver};
 
 /// The element type of most cases.
 pub(crate) const F64: usize = size_of::<f64>();
@@ -104,6 +107,21 @@ pub(crate) unsafe fn download<T>(to: &mut [T], from: u64, stream: Stream) {
 
 pub(crate) unsafe fn synchronize(stream: Stream) {
     unsafe { ok!(cu cuStreamSynchronize(stream)) };
+}
+
+/// What is in device memory once the stream is idle.
+pub(crate) unsafe fn read<E: Copy + Default>(at: u64, n: usize, stream: Stream) -> Vec<E> {
+    let mut home = vec![E::default(); n];
+    unsafe {
+        download(&mut home, at, stream);
+        synchronize(stream);
+    }
+    home
+}
+
+/// An address in device memory, as the functions of cuSPARSE and cuSOLVER take it.
+pub(crate) fn pointer<P>(at: u64) -> *mut P {
+    without_provenance_mut(at as usize)
 }
 
 /// One side of a 2-D copy.

@@ -5,10 +5,12 @@
     reason = "works on raw memory that the caller vouches for"
 )]
 
+use num_complex::Complex64;
+
 use super::triangular::divide;
 use super::vector::{pointer, real_part, zero};
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{Op, Scalar, Uplo, Value};
+use crate::base::{Op, Scalar, Side, Uplo, Value};
 use crate::device::api::Operand;
 use crate::with_dtype;
 
@@ -26,6 +28,8 @@ pub unsafe fn solve(kernel: &DenseKernel) {
                 Step::Cholesky => cholesky::<T>(kernel),
                 Step::LuSolve => lu_solve::<T>(kernel),
                 Step::CholeskySolve => cholesky_solve::<T>(kernel),
+                Step::Qr => qr::<T>(kernel),
+                Step::ApplyQ => apply_q::<T>(kernel),
             }
         };
         // SAFETY: as above.
@@ -275,6 +279,144 @@ unsafe fn cholesky_solve<T: Scalar>(kernel: &DenseKernel) -> usize {
     unsafe {
         triangular::<T>(kernel, true, false, |i, j| a.get(i, j));
         triangular::<T>(kernel, false, false, |i, j| a.get(j, i).conj());
+    }
+    0
+}
+
+/// A reflector `I - tau v v^H` on rows or columns `from` on: `v` is 1 there, and below it a column of A.
+struct Reflector<T> {
+    a: Matrix<T>,
+    from: usize,
+    order: usize,
+    tau: T,
+}
+
+impl<T: Scalar> Reflector<T> {
+    /// # Safety
+    /// The element exists; `i >= from`.
+    unsafe fn v(&self, i: usize) -> T {
+        match i == self.from {
+            true => T::from_value(Value::ONE),
+            // SAFETY: the caller's promise.
+            false => unsafe { self.a.get(i, self.from) },
+        }
+    }
+
+    /// Applies it to a vector, whose elements `get` and `set` reach: to a column from the left, to a row from the right.
+    ///
+    /// # Safety
+    /// `get` and `set` may be called with numbers up to the order.
+    unsafe fn apply(&self, row: bool, get: impl Fn(usize) -> T, set: impl Fn(usize, T)) {
+        let turned = |x: T, turn: bool| if turn { x.conj() } else { x };
+        let mut sum = zero();
+        for i in self.from..self.order {
+            // SAFETY: elements of the reflector.
+            sum = sum + turned(unsafe { self.v(i) }, !row) * get(i);
+        }
+        let sum = self.tau * sum;
+        for i in self.from..self.order {
+            // SAFETY: as above.
+            set(i, get(i) - sum * turned(unsafe { self.v(i) }, row));
+        }
+    }
+}
+
+/// # Safety
+/// As [`solve`].
+unsafe fn qr<T: Scalar>(kernel: &DenseKernel) -> usize {
+    let (a, taus) = (Matrix::<T>::new(kernel.a), pointer::<T>(kernel.tau));
+    let (m, n) = (kernel.m, kernel.n);
+    for j in 0..m.min(n) {
+        // SAFETY: rows and columns of A, and a scalar factor for each of the lesser number.
+        unsafe {
+            let alpha = a.get(j, j).to_value();
+            let below = norm((j + 1..m).map(|i| a.get(i, j)));
+            let mut tau = Value::ZERO;
+            if below != 0.0 || alpha.im != 0.0 {
+                let norm = alpha.re.hypot(alpha.im).hypot(below);
+                let beta = -norm.copysign(alpha.re);
+                tau = Value {
+                    re: (beta - alpha.re) / beta,
+                    im: -alpha.im / beta,
+                };
+                // Not as an element: the difference of very small ones has few digits.
+                let first = Complex64::new(alpha.re - beta, alpha.im);
+                for i in j + 1..m {
+                    let below = Complex64::from_value(a.get(i, j).to_value());
+                    a.set(i, j, T::from_value(divide(below, first).to_value()));
+                }
+                a.set(j, j, T::from_value(Value { re: beta, im: 0.0 }));
+            }
+            let tau = T::from_value(tau);
+            taus.wrapping_add(j).write_unaligned(tau);
+            let reflector = Reflector {
+                a,
+                from: j,
+                order: m,
+                tau: tau.conj(),
+            };
+            for c in j + 1..n {
+                reflector.apply(false, |i| a.get(i, c), |i, value| a.set(i, c, value));
+            }
+        }
+    }
+    0
+}
+
+/// The Euclidean norm of a vector, whose squares may be too small for a number.
+fn norm<T: Scalar>(of: impl Iterator<Item = T> + Clone) -> f64 {
+    let parts = of.flat_map(|a| {
+        let Value { re, im } = a.to_value();
+        [re, im]
+    });
+    let largest = parts
+        .clone()
+        .fold(0.0, |most: f64, part| most.max(part.abs()));
+    match largest > 0.0 {
+        true => {
+            largest
+                * parts
+                    .map(|part| (part / largest).powi(2))
+                    .sum::<f64>()
+                    .sqrt()
+        }
+        // Zeros, or numbers that are none.
+        false => parts.sum(),
+    }
+}
+
+/// # Safety
+/// As [`solve`].
+unsafe fn apply_q<T: Scalar>(kernel: &DenseKernel) -> usize {
+    let (a, b) = (Matrix::<T>::new(kernel.a), Matrix::<T>::new(kernel.b));
+    let (order, count, right) = (kernel.m, kernel.n, kernel.side == Side::Right);
+    // Q is the product of the reflectors in their order, its conjugate transpose that of the conjugate transposes in the opposite one.
+    let forward = right == (kernel.op == Op::None);
+    for step in 0..count {
+        let from = if forward { step } else { count - 1 - step };
+        // SAFETY: a scalar factor of a reflector.
+        let tau = unsafe { pointer::<T>(kernel.tau).wrapping_add(from).read_unaligned() };
+        let reflector = Reflector {
+            a,
+            from,
+            order,
+            tau: if kernel.op == Op::None {
+                tau
+            } else {
+                tau.conj()
+            },
+        };
+        for side in 0..kernel.sides {
+            let at = |i: usize| if right { (side, i) } else { (i, side) };
+            // SAFETY: elements of A and of B.
+            unsafe {
+                reflector.apply(
+                    right,
+                    |i| b.get(at(i).0, at(i).1),
+                    |i, value| b.set(at(i).0, at(i).1, value),
+                );
+            }
+        }
     }
     0
 }

@@ -1,20 +1,20 @@
 //! cuSOLVER: factorizations and solutions of dense systems, queued on the compute stream of one device.
 //!
 //! The library, of 140 MB, is loaded when a program first calls a solver that devices would compute sooner. Its functions with 64-bit
-//! integers serve all element types.
+//! integers serve all element types; products with Q it has by element type, with 32-bit integers.
 #![expect(unsafe_code, reason = "calls cuSOLVER")]
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
 use cudarc::cusolver::sys::{
-    self, cublasFillMode_t, cublasOperation_t, cudaDataType, cusolverDnHandle_t,
+    self, cublasFillMode_t, cublasOperation_t, cublasSideMode_t, cudaDataType, cusolverDnHandle_t,
     cusolverDnParams_t, cusolverStatus_t,
 };
 
 use super::driver::{CUstream, Status};
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{Dtype, Op, Uplo};
+use crate::base::{Dtype, Op, Side, Uplo};
 
 /// The functions that cuSOLVER must export.
 pub(super) const FUNCTIONS: &[&str] = &[
@@ -27,6 +27,16 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "cusolverDnXpotrf_bufferSize",
     "cusolverDnXpotrf",
     "cusolverDnXpotrs",
+    "cusolverDnXgeqrf_bufferSize",
+    "cusolverDnXgeqrf",
+    "cusolverDnSormqr_bufferSize",
+    "cusolverDnDormqr_bufferSize",
+    "cusolverDnCunmqr_bufferSize",
+    "cusolverDnZunmqr_bufferSize",
+    "cusolverDnSormqr",
+    "cusolverDnDormqr",
+    "cusolverDnCunmqr",
+    "cusolverDnZunmqr",
 ];
 
 /// Added to cuSOLVER's statuses, so that they differ from the driver's, cuBLAS's and cuSPARSE's.
@@ -48,6 +58,29 @@ fn pointer<T>(addr: u64) -> *mut T {
 
 fn count(n: usize) -> Result<i64, Status> {
     i64::try_from(n).map_err(|_| INVALID)
+}
+
+fn narrow(n: usize) -> Result<c_int, Status> {
+    c_int::try_from(n).map_err(|_| INVALID)
+}
+
+/// Calls the function of an element type.
+macro_rules! by_type {
+    ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident] => $arguments:tt) => {
+        match $dtype {
+            Dtype::S => sys::$s $arguments,
+            Dtype::D => sys::$d $arguments,
+            Dtype::C => sys::$c $arguments,
+            Dtype::Z => sys::$z $arguments,
+        }
+    };
+}
+
+fn side(of: Side) -> cublasSideMode_t {
+    match of {
+        Side::Left => cublasSideMode_t::CUBLAS_SIDE_LEFT,
+        Side::Right => cublasSideMode_t::CUBLAS_SIDE_RIGHT,
+    }
 }
 
 fn data_type(dtype: Dtype) -> cudaDataType {
@@ -139,10 +172,48 @@ impl Solver {
                     &mut device,
                     &mut host,
                 ),
+                Step::Qr => sys::cusolverDnXgeqrf_bufferSize(
+                    self.handle,
+                    self.params,
+                    m,
+                    n,
+                    data,
+                    a,
+                    ld,
+                    data,
+                    pointer(kernel.tau),
+                    data,
+                    &mut device,
+                    &mut host,
+                ),
+                Step::ApplyQ => return self.space_of_product(kernel),
                 Step::LuSolve | Step::CholeskySolve => return Ok((0, 0)),
             }
         })?;
         Ok((device, host))
+    }
+
+    /// As [`Solver::space`], of a product with Q.
+    fn space_of_product(&self, kernel: &DenseKernel) -> Result<(usize, usize), Status> {
+        let (rows, cols) = kernel.b_size();
+        let (m, n, k) = (narrow(rows)?, narrow(cols)?, narrow(kernel.n)?);
+        let (lda, ldb) = (narrow(kernel.a.ld())?, narrow(kernel.b.ld())?);
+        let (a, b, tau) = (kernel.a.addr, kernel.b.addr, kernel.tau);
+        let mut elements = 0;
+        // SAFETY: a live handle; cuSOLVER reads nothing at these addresses.
+        check(unsafe {
+            by_type!(kernel.dtype, [
+                cusolverDnSormqr_bufferSize,
+                cusolverDnDormqr_bufferSize,
+                cusolverDnCunmqr_bufferSize,
+                cusolverDnZunmqr_bufferSize
+            ] => (
+                self.handle, side(kernel.side), operation(kernel.op), m, n, k, pointer(a), lda, pointer(tau), pointer(b), ldb,
+                &mut elements
+            ))
+        })?;
+        let elements = usize::try_from(elements).map_err(|_| INVALID)?;
+        Ok((elements * kernel.dtype.size(), 0))
     }
 
     /// Bytes of device memory that a kernel needs beside its operands.
@@ -193,6 +264,32 @@ impl Solver {
                     handle, params, m, n, data, a, lda, pivots, data, scratch, device, host, bytes,
                     info,
                 ),
+                Step::Qr => sys::cusolverDnXgeqrf(
+                    handle,
+                    params,
+                    m,
+                    n,
+                    data,
+                    a,
+                    lda,
+                    data,
+                    pointer(kernel.tau),
+                    data,
+                    scratch,
+                    device,
+                    host,
+                    bytes,
+                    info,
+                ),
+                Step::ApplyQ => {
+                    let (rows, cols) = kernel.b_size();
+                    let (a, b, tau) = (kernel.a, kernel.b, kernel.tau);
+                    by_type!(kernel.dtype, [cusolverDnSormqr, cusolverDnDormqr, cusolverDnCunmqr, cusolverDnZunmqr] => (
+                        handle, side(kernel.side), operation(kernel.op), narrow(rows)?, narrow(cols)?, narrow(kernel.n)?,
+                        pointer(a.addr), narrow(a.ld())?, pointer(tau), pointer(b.addr), narrow(b.ld())?,
+                        pointer(kernel.scratch), narrow(device / kernel.dtype.size())?, info
+                    ))
+                }
                 Step::LuSolve => sys::cusolverDnXgetrs(
                     handle,
                     params,

@@ -7,7 +7,7 @@ use crate::base::Dtype;
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::kernel::Operand;
 
-/// Alignment of operands.
+/// Alignment of operands, and an address for questions about work space.
 const ALIGNED: usize = 256;
 
 /// A stream and a handle that no call uses, on which each kind of kernel runs once before a call needs it.
@@ -41,8 +41,9 @@ impl Rehearsal {
             m: ORDER,
             n: ORDER,
             sides: kernel.sides.min(ORDER),
-            a: Operand::matrix(0, ORDER),
-            b: Operand::matrix(0, ORDER),
+            a: Operand::matrix(ALIGNED as u64, ORDER),
+            b: Operand::matrix(ALIGNED as u64, ORDER),
+            tau: ALIGNED as u64,
             // A solution by LU factors has pivots only after them.
             step: match kernel.step {
                 Step::LuSolve => Step::Lu,
@@ -62,6 +63,8 @@ impl Rehearsal {
             place(matrix),
             place(matrix),
             place(ORDER * DenseKernel::PIVOT),
+            // Zeros: reflectors that are identities.
+            place(ORDER * size),
             place(DenseKernel::INFO),
             place(small.scratch_bytes),
         ];
@@ -71,6 +74,7 @@ impl Rehearsal {
             small.a.addr,
             small.b.addr,
             small.pivots,
+            small.tau,
             small.info,
             small.scratch,
         ] = all.map(|at| at + block);

@@ -1,17 +1,13 @@
-//! cuSOLVER: factorizations of small matrices, solutions by them, and what the functions refuse.
+//! cuSOLVER: factorizations of small matrices by LU and Cholesky, solutions by them, and what the functions refuse.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{null_mut, without_provenance_mut};
+use std::ptr::null_mut;
 
 use cudarc::cusolver::sys::{
     self, cublasFillMode_t as Uplo, cublasOperation_t as Op, cudaDataType as Data,
 };
 
 use crate::gpu::*;
-
-macro_rules! solver {
-    ($name:ident($($arg:expr),* $(,)?)) => { sys::$name($($arg),*) as i32 };
-}
 
 const UNKNOWN: i32 = 1;
 const INVALID: i32 = 3;
@@ -43,10 +39,6 @@ const ROOT: [f64; 12] = [2.0, 1.0, -1.0, GAP, 2.0, 2.0, 1.0, GAP, -2.0, 1.0, 4.0
 
 /// The solution of all systems.
 const X: [f64; 3] = [1.0, 2.0, 3.0];
-
-fn pointer<P>(at: u64) -> *mut P {
-    without_provenance_mut(at as usize)
-}
 
 /// Handle, stream and all memory that the functions need, as their arguments.
 #[derive(Clone, Copy)]
@@ -260,12 +252,7 @@ impl Setting {
     }
 
     unsafe fn read<E: Copy + Default>(&self, at: u64, n: usize) -> Vec<E> {
-        let mut home = vec![E::default(); n];
-        unsafe {
-            download(&mut home, at, self.stream);
-            synchronize(self.stream);
-        }
-        home
+        unsafe { read(at, n, self.stream) }
     }
 
     unsafe fn info(&self) -> c_int {

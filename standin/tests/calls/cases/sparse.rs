@@ -1,6 +1,5 @@
 //! cuSPARSE: products of a small matrix, and what they rely on.
 
-use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
 use cudarc::cusparse::sys::{
@@ -39,10 +38,6 @@ struct Setting {
     dense: u64,
     scratch: u64,
     bytes: usize,
-}
-
-fn pointer(at: u64) -> *mut c_void {
-    std::ptr::without_provenance_mut(at as usize)
 }
 
 impl Setting {
