@@ -132,9 +132,9 @@ impl DenseWork {
 
 /// Seconds for each column of A that a GPU takes besides what its arithmetic takes: of the panels, whose columns follow each other, or
 /// of triangular solutions with few columns. Fitted to cuSOLVER on an H200, orders 512 to 16384 (bench/results/h200-x1-solvers.md).
-const COLUMN_S: [f64; 6] = [2.3e-6, 0.9e-6, 0.4e-6, 0.65e-6, 4e-6, 1e-6];
+const COLUMN_S: [f64; 6] = [2.3e-6, 0.9e-6, 0.4e-6, 0.65e-6, 4.6e-6, 0.7e-6];
 /// What its arithmetic reaches of the rate of large products.
-const SHARE: [f64; 6] = [0.55, 0.8, 0.7, 0.8, 0.5, 0.5];
+const SHARE: [f64; 6] = [0.55, 0.8, 0.7, 0.8, 0.37, 0.75];
 
 impl DenseWork {
     /// Seconds on a device that computes large products of this element type at a rate, in flops per second.

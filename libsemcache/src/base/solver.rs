@@ -114,12 +114,9 @@ impl Solver {
             Gecon, Geqrf, Gesv, Getrf, Getri, Getrs, Orgqr, Ormqr, Pocon, Posv, Potrf, Potri,
             Potrs, Trtrs,
         };
-        match self {
-            Getrf | Getrs | Gesv | Getri | Gecon => true,
-            Potrf | Potrs | Posv | Potri | Pocon => true,
-            Geqrf | Orgqr | Ormqr | Trtrs => true,
-            _ => false,
-        }
+        let lu = matches!(self, Getrf | Getrs | Gesv | Getri | Gecon);
+        let cholesky = matches!(self, Potrf | Potrs | Posv | Potri | Pocon);
+        lu || cholesky || matches!(self, Geqrf | Orgqr | Ormqr | Trtrs)
     }
 }
 

@@ -1,15 +1,9 @@
-//! Kernels of the BLAS that a system takes besides those of solvers: copies, identities, diagonals, what is made of triangles, and the
-//! solutions of a condition number.
+//! Kernels of the BLAS that a system takes besides those of solvers: identities, diagonals, and what is made of triangles.
 
 #![expect(unsafe_code, reason = "reads the bytes of numbers")]
 
-use super::condition::{Apply, one_norm};
-use super::queue::{Ended, Queueing, ROOM, Refused, Solution};
-use super::system::Condition;
-use crate::base::{
-    Diag, Dtype, Form, Intent, Op, Rect, Routine, Scalar, Side, Solver, Uplo, Value,
-};
-use crate::cache::CacheError;
+use super::queue::{Queueing, ROOM, Refused};
+use crate::base::{Dtype, Form, Intent, Op, Rect, Routine, Scalar, Side, Uplo, Value};
 use crate::cache::task::Use;
 use crate::device::api::{Kernel, Operand};
 use crate::hints::view::View;
@@ -17,21 +11,6 @@ use crate::sparse::arrays::Own;
 use crate::with_dtype;
 
 impl Queueing<'_> {
-    /// A copy of a matrix in memory of the library, without gaps.
-    pub(super) fn copied(&mut self, view: View, from: &Use) -> Result<Use, Refused> {
-        let bytes = view.rows * view.cols * view.element;
-        let own = Own::zeroed(self.cache, bytes).ok_or(Refused::NoRoom)?;
-        let width = view.rows * view.element;
-        let whole = Rect::new(0, width, width, view.cols);
-        let to = own.part(whole, (view.element, view.rows), Intent::Overwrite);
-        self.own(own);
-        self.queue_copy(view, &[from.clone(), to.clone()])?;
-        Ok(Use {
-            access: Intent::Update,
-            ..to
-        })
-    }
-
     /// The diagonal of A or of its factor, in memory of the library. Returns where.
     pub(super) fn diagonal(&mut self, a: &Use) -> Result<usize, Refused> {
         let View {
@@ -129,87 +108,6 @@ impl Queueing<'_> {
         Ok(())
     }
 
-    /// The reciprocal condition number of a matrix by its factor. Vectors go to the device and come back, one after the other.
-    #[expect(clippy::cast_precision_loss, reason = "an order of a matrix")]
-    pub(super) fn estimated(&mut self, a: &Use, condition: Condition) -> Result<Ended, Refused> {
-        let (system, dtype) = (self.system, self.system.dtype);
-        let order = system.a.rows;
-        let adjoint = match dtype.is_complex() {
-            true => Op::ConjTrans,
-            false => Op::Trans,
-        };
-        let lower = |op| (Uplo::Lower, op, Diag::Unit);
-        let triangle = |uplo, op| (uplo, op, Diag::NonUnit);
-        let mut unlike = false;
-        let norm = one_norm(order, !dtype.is_complex(), |apply, x| {
-            // The infinity norm is the one-norm of the conjugate transpose.
-            let forward = (apply == Apply::Itself) == (system.op == Op::None);
-            let solutions = match (system.solver, system.uplo, forward) {
-                (Solver::Pocon, Uplo::Upper, _) => [
-                    triangle(Uplo::Upper, adjoint),
-                    triangle(Uplo::Upper, Op::None),
-                ],
-                (Solver::Pocon, Uplo::Lower, _) => [
-                    triangle(Uplo::Lower, Op::None),
-                    triangle(Uplo::Lower, adjoint),
-                ],
-                (_, _, true) => [lower(Op::None), triangle(Uplo::Upper, Op::None)],
-                (_, _, false) => [triangle(Uplo::Upper, adjoint), lower(adjoint)],
-            };
-            let bytes = with_dtype!(dtype, T => {
-                x.iter().flat_map(|x| bytes_of(&T::from_value(*x)).to_vec()).collect::<Vec<u8>>()
-            });
-            let whole = Rect::interval(0, bytes.len());
-            let own = Own::new(self.cache, bytes.into());
-            let vector = own.part(whole, (dtype.size(), 1), Intent::Update);
-            let at = self.own(own);
-            for (uplo, op_a, diag) in solutions {
-                let kernel = Kernel {
-                    form: Form {
-                        uplo,
-                        diag,
-                        ..Form::default()
-                    },
-                    op_a,
-                    m: order,
-                    n: order,
-                    ..Kernel::of(Routine::Trsv, dtype, [Operand::default(); 2])
-                };
-                let solve = |at: &[Operand]| Kernel {
-                    at: [at[0], Operand { step: 1, ..at[1] }, Operand::default()],
-                    ..kernel
-                };
-                self.cache
-                    .queue(self.device, &[a.clone(), vector.clone()], ROOM, &solve)?;
-            }
-            let solved: Vec<Value> = values(dtype, self.answer(at)?).collect();
-            unlike |= solved
-                .iter()
-                .any(|x| !x.re.is_finite() || !x.im.is_finite());
-            match unlike {
-                // LAPACK scales what would overflow.
-                true => Err(Refused::Other),
-                false => Ok(solved),
-            }
-        });
-        let largest = match dtype.real() {
-            Dtype::S => f64::from(f32::MAX),
-            _ => f64::MAX,
-        };
-        match norm {
-            Err(_) if unlike => Ok(Ended::Info),
-            Err(refused) => Err(refused),
-            // Sums of LAPACK, which are of the matrix's precision, may overflow.
-            Ok(norm) if norm > 0.0 && norm < largest / (10.0 * order as f64) => {
-                Ok(Ended::Solved(Solution {
-                    condition: Some(1.0 / norm / condition.norm),
-                    ..Solution::default()
-                }))
-            }
-            Ok(_) => Ok(Ended::Info),
-        }
-    }
-
     /// Queues the product of the inverse of a Cholesky factor with its conjugate transpose, which is the inverse of the matrix, into one
     /// triangle of a copy of A.
     pub(super) fn squared(&mut self, inverse: &Use, a: &Use) -> Result<Use, Refused> {
@@ -243,25 +141,6 @@ impl Queueing<'_> {
             .queue(self.device, &[inverse, copy.clone()], ROOM, &square)?;
         Ok(copy)
     }
-
-    /// Queues the copy of a matrix within the device.
-    pub(super) fn queue_copy(&self, view: View, uses: &[Use; 2]) -> Result<(), CacheError> {
-        // The parts of complex numbers are copied as real numbers: a complex product of (1, 0) and an infinite number has NaN in it, and
-        // the triangle that LAPACK does not read may hold any.
-        let dtype = self.system.dtype.real();
-        let parts = self.system.dtype.size() / dtype.size();
-        let copy = Kernel {
-            m: view.rows * parts,
-            n: view.cols,
-            ..Kernel::of(Routine::Geadd, dtype, [Operand::default(); 2])
-        };
-        let of_parts = |at: Operand| Operand::matrix(at.addr, at.ld() * parts);
-        self.cache.queue(self.device, uses, ROOM, &|at| Kernel {
-            at: [of_parts(at[0]), of_parts(at[1]), Operand::default()],
-            ..copy
-        })?;
-        Ok(())
-    }
 }
 
 /// The diagonal of a matrix as a row.
@@ -277,7 +156,7 @@ fn diagonal_of(of: &Use, order: usize) -> Use {
 }
 
 /// The bytes of a number.
-fn bytes_of<T: Scalar>(number: &T) -> &[u8] {
+pub(super) fn bytes_of<T: Scalar>(number: &T) -> &[u8] {
     // SAFETY: a number has no padding.
     unsafe { core::slice::from_raw_parts(core::ptr::from_ref(number).cast(), size_of::<T>()) }
 }

@@ -5,6 +5,7 @@
 //! of which it leaves what LAPACK leaves. A copy within a device's memory takes a hundredth of the time of the factorization.
 
 mod blas;
+pub mod compute;
 mod condition;
 pub mod queue;
 pub mod system;

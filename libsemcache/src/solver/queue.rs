@@ -1,20 +1,19 @@
-//! A system on one device.
+//! What a system queues on one device: copies of its matrices, kernels of solvers, and the way of the results into their place.
 
 #![expect(
     unsafe_code,
     reason = "queues solvers on replicas of the program's matrices"
 )]
 
-use super::blas::values;
 use super::system::System;
 use crate::base::counters::COUNTERS;
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{DeviceId, Intent, Solver, Value};
+use crate::base::{DeviceId, Intent, Rect, Routine, Solver};
 use crate::cache::lost;
 use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
-use crate::device::api::Operand;
+use crate::device::api::{Kernel, Operand};
 use crate::hints::Status;
 use crate::hints::view::View;
 use crate::sparse::arrays::{Own, Placed};
@@ -25,31 +24,8 @@ pub(super) const ROOM: Room<'static> = Room::Whole { flat: true };
 const SOME_ADDRESS: u64 = 1 << 40;
 /// Bytes before the pivots, or the scalar factors of reflectors, in a device's answer. The first are INFO of the factorization, those at
 /// `OF_SECOND` INFO of the step by its factor.
-const HEAD: usize = 256;
+pub(super) const HEAD: usize = 256;
 const OF_SECOND: u64 = 128;
-
-/// What became of a system.
-#[derive(Debug)]
-pub enum Ended {
-    /// Its results are in place, on the device, but for what the solution says.
-    Solved(Solution),
-    /// INFO is not 0: the matrix is singular or not positive definite; or it has elements that are no numbers. Nothing has changed.
-    Info,
-}
-
-/// What the CPU has to write of the results.
-#[derive(Debug, Default)]
-pub struct Solution {
-    /// The pivots of a factorization.
-    pub pivots: Vec<i64>,
-    /// The scalar factors of its reflectors, as elements of the matrix.
-    pub tau: Vec<u8>,
-    /// The reciprocal condition number of gecon and pocon.
-    pub condition: Option<f64>,
-    /// A matrix that could not get its result on the device after another one had got its own: another thread of the program has
-    /// changed the mapping of its memory meanwhile, or the device has no room. The bytes have no gaps between columns.
-    pub home: Option<(View, Vec<u8>)>,
-}
 
 /// Why a device did not compute a system. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +69,20 @@ pub(super) struct Queueing<'a> {
     pub(super) device: DeviceId,
     memory: Vec<Memory>,
     /// Of the program's memory, what kernels use.
-    used: Vec<Use>,
+    pub(super) used: Vec<Use>,
+}
+
+impl<'a> Queueing<'a> {
+    /// A call of which nothing is queued.
+    pub(super) const fn new(system: &'a System, cache: &'a Cache, device: DeviceId) -> Self {
+        Queueing {
+            system,
+            cache,
+            device,
+            memory: Vec::new(),
+            used: Vec::new(),
+        }
+    }
 }
 
 impl Drop for Queueing<'_> {
@@ -141,122 +130,9 @@ impl System {
         let a = (copied as usize + self.of_identity() as usize) * bytes(&self.a);
         a + self.b.as_ref().map_or(0, bytes) + self.pivot_count() * DenseKernel::PIVOT
     }
-
-    /// Computes the call on a device, which has loaded what it needs, and waits until it knows how that ended. `given` are the pivots of a
-    /// factor, as 64-bit integers within the matrix, or the scalar factors of its reflectors. The results stay on the device until the CPU
-    /// touches them. The cache's lock is not held, and signals are blocked.
-    ///
-    /// # Errors
-    /// Nothing has changed.
-    pub fn solve(&self, cache: &Cache, device: DeviceId, given: &[u8]) -> Result<Ended, Refused> {
-        let mut queueing = Queueing {
-            system: self,
-            cache,
-            device,
-            memory: Vec::new(),
-            used: Vec::new(),
-        };
-        let solved = queueing.solved(given);
-        // Replicas drop inputs on pages that cannot be protected, whatever became of the call.
-        let (pending, settled) = cache.settle(queueing.used.iter(), &[]);
-        let arrived = cache.arrive(&pending).and(settled);
-        let stored = matches!(solved, Ok(Ended::Solved(_)));
-        if let Err(error) = arrived
-            && stored
-        {
-            let mut written = queueing.used.iter().filter(|u| u.access != Intent::Read);
-            lost::end_process(written.next().map_or(0, Use::addr), &error);
-        }
-        solved
-    }
 }
 
 impl Queueing<'_> {
-    fn solved(&mut self, given: &[u8]) -> Result<Ended, Refused> {
-        let system = self.system;
-        // INFO, and the pivots or scalar factors.
-        let found = match system.factors() {
-            Some(Step::Lu) => system.pivot_count() * DenseKernel::PIVOT,
-            Some(Step::Qr) => system.beside().map_or(0, |(_, bytes)| bytes),
-            _ => 0,
-        };
-        let mut answer = vec![0; HEAD + found];
-        answer.extend_from_slice(given);
-        let answer = self.own(Own::new(self.cache, answer.into()));
-        let a = self.placed(system.a)?;
-        if let Some(condition) = system.condition {
-            return self.estimated(&a, condition);
-        }
-        let mut results = Vec::new();
-        let mut factor = a.clone();
-        if let Some(step) = system.factors() {
-            factor = self.copied(system.a, &a)?;
-            self.step(step, &factor, None, answer, Intent::Overwrite)?;
-            results.push((system.a, factor.clone(), a.clone()));
-        }
-        let diagonal = match system.factors().is_some() || system.divides() {
-            true => Some(self.diagonal(&factor)?),
-            false => None,
-        };
-        let second = match system.b {
-            Some(view) => {
-                let b = self.placed(view)?;
-                Some((view, self.copied(view, &b)?, b))
-            }
-            None if system.of_identity() => Some((system.a, self.identity()?, a.clone())),
-            None => None,
-        };
-        if let Some((view, result, to)) = second {
-            match system.applies() {
-                Some(step) => {
-                    self.step(step, &factor, Some(&result), answer, Intent::Update)?;
-                }
-                None => self.triangular(&factor, &result)?,
-            }
-            let result = match system.solver {
-                Solver::Potri => self.squared(&result, &a)?,
-                _ => result,
-            };
-            results.push((view, result, to));
-        }
-        if let Some(diagonal) = diagonal {
-            // INFO of LAPACK names a zero; of what is no number LAPACKs make different things, and devices yet others.
-            let unlike =
-                |x: Value| x.re.is_nan() || x.im.is_nan() || x.is_zero() && system.divides();
-            if values(system.dtype, self.answer(diagonal)?).any(unlike) {
-                return Ok(Ended::Info);
-            }
-        }
-        let answer = self.answer(answer)?;
-        let info = |bytes: &[u8]| {
-            bytes
-                .first_chunk()
-                .map_or(-1, |info| i32::from_ne_bytes(*info))
-        };
-        if system.factors().is_some() && info(answer) != 0 {
-            return Ok(Ended::Info);
-        }
-        let found = answer[HEAD..][..found].to_vec();
-        let (mut pivots, mut tau) = (Vec::new(), Vec::new());
-        if system.factors() == Some(Step::Qr) {
-            tau = found;
-        } else {
-            let (each, _) = found.as_chunks::<{ DenseKernel::PIVOT }>();
-            pivots.extend(each.iter().map(|pivot| i64::from_ne_bytes(*pivot)));
-        }
-        let last = i64::try_from(system.a.rows).unwrap_or(i64::MAX);
-        if pivots.iter().any(|pivot| !(1..=last).contains(pivot)) {
-            return Err(Refused::Other);
-        }
-        let home = self.store(results)?;
-        Ok(Ended::Solved(Solution {
-            pivots,
-            tau,
-            condition: None,
-            home,
-        }))
-    }
-
     /// Keeps memory of the library until the end. Returns where.
     pub(super) fn own(&mut self, own: Own) -> usize {
         self.memory.push(Memory::Own(own));
@@ -264,7 +140,7 @@ impl Queueing<'_> {
     }
 
     /// A matrix of the program, as an operand that is read.
-    fn placed(&mut self, view: View) -> Result<Use, Refused> {
+    pub(super) fn placed(&mut self, view: View) -> Result<Use, Refused> {
         let placed = Placed::of(self.cache, view, Intent::Update, false)?;
         let placed = placed.ok_or(Refused::Other)?;
         placed.send(self.cache, self.device);
@@ -275,8 +151,42 @@ impl Queueing<'_> {
         Ok(operand)
     }
 
+    /// A copy of a matrix in memory of the library, without gaps.
+    pub(super) fn copied(&mut self, view: View, from: &Use) -> Result<Use, Refused> {
+        let bytes = view.rows * view.cols * view.element;
+        let own = Own::zeroed(self.cache, bytes).ok_or(Refused::NoRoom)?;
+        let width = view.rows * view.element;
+        let whole = Rect::new(0, width, width, view.cols);
+        let to = own.part(whole, (view.element, view.rows), Intent::Overwrite);
+        self.own(own);
+        self.queue_copy(view, &[from.clone(), to.clone()])?;
+        Ok(Use {
+            access: Intent::Update,
+            ..to
+        })
+    }
+
+    /// Queues the copy of a matrix within the device.
+    pub(super) fn queue_copy(&self, view: View, uses: &[Use; 2]) -> Result<(), CacheError> {
+        // The parts of complex numbers are copied as real numbers: a complex product of (1, 0) and an infinite number has NaN in it, and
+        // the triangle that LAPACK does not read may hold any.
+        let dtype = self.system.dtype.real();
+        let parts = self.system.dtype.size() / dtype.size();
+        let copy = Kernel {
+            m: view.rows * parts,
+            n: view.cols,
+            ..Kernel::of(Routine::Geadd, dtype, [Operand::default(); 2])
+        };
+        let of_parts = |at: Operand| Operand::matrix(at.addr, at.ld() * parts);
+        self.cache.queue(self.device, uses, ROOM, &|at| Kernel {
+            at: [of_parts(at[0]), of_parts(at[1]), Operand::default()],
+            ..copy
+        })?;
+        Ok(())
+    }
+
     /// Queues a factorization of a copy, or what is computed with a factor on one.
-    fn step(
+    pub(super) fn step(
         &mut self,
         step: Step,
         a: &Use,
@@ -344,7 +254,10 @@ impl Queueing<'_> {
     ///
     /// # Errors
     /// Nothing is stored.
-    fn store(&mut self, copies: Vec<(View, Use, Use)>) -> Result<Option<(View, Vec<u8>)>, Refused> {
+    pub(super) fn store(
+        &mut self,
+        copies: Vec<(View, Use, Use)>,
+    ) -> Result<Option<(View, Vec<u8>)>, Refused> {
         let mut stored = None;
         for (view, copy, to) in copies {
             let read = Use {

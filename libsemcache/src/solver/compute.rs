@@ -1,0 +1,231 @@
+//! A system on one device, from its first operation to its results.
+
+use super::blas::{bytes_of, values};
+use super::condition::{Apply, one_norm};
+use super::queue::{HEAD, Queueing, ROOM, Refused};
+use super::system::{Condition, System};
+use crate::base::dense::{DenseKernel, Step};
+use crate::base::{
+    DeviceId, Diag, Dtype, Form, Intent, Op, Rect, Routine, Scalar, Solver, Uplo, Value,
+};
+use crate::cache::task::Use;
+use crate::cache::{Cache, lost};
+use crate::device::api::{Kernel, Operand};
+use crate::hints::view::View;
+use crate::sparse::arrays::Own;
+use crate::with_dtype;
+
+/// What became of a system.
+#[derive(Debug)]
+pub enum Ended {
+    /// Its results are in place, on the device, but for what the solution says.
+    Solved(Solution),
+    /// INFO is not 0: the matrix is singular or not positive definite; or it has elements that are no numbers. Nothing has changed.
+    Info,
+}
+
+/// What the CPU has to write of the results.
+#[derive(Debug, Default)]
+pub struct Solution {
+    /// The pivots of a factorization.
+    pub pivots: Vec<i64>,
+    /// The scalar factors of its reflectors, as elements of the matrix.
+    pub tau: Vec<u8>,
+    /// The reciprocal condition number of gecon and pocon.
+    pub condition: Option<f64>,
+    /// A matrix that could not get its result on the device after another one had got its own: another thread of the program has
+    /// changed the mapping of its memory meanwhile, or the device has no room. The bytes have no gaps between columns.
+    pub home: Option<(View, Vec<u8>)>,
+}
+
+impl System {
+    /// Computes the call on a device, which has loaded what it needs, and waits until it knows how that ended. `given` are the pivots of a
+    /// factor, as 64-bit integers within the matrix, or the scalar factors of its reflectors. The results stay on the device until the CPU
+    /// touches them. The cache's lock is not held, and signals are blocked.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn solve(&self, cache: &Cache, device: DeviceId, given: &[u8]) -> Result<Ended, Refused> {
+        let mut queueing = Queueing::new(self, cache, device);
+        let solved = queueing.solved(given);
+        // Replicas drop inputs on pages that cannot be protected, whatever became of the call.
+        let (pending, settled) = cache.settle(queueing.used.iter(), &[]);
+        let arrived = cache.arrive(&pending).and(settled);
+        let stored = matches!(solved, Ok(Ended::Solved(_)));
+        if let Err(error) = arrived
+            && stored
+        {
+            let mut written = queueing.used.iter().filter(|u| u.access != Intent::Read);
+            lost::end_process(written.next().map_or(0, Use::addr), &error);
+        }
+        solved
+    }
+}
+
+impl Queueing<'_> {
+    fn solved(&mut self, given: &[u8]) -> Result<Ended, Refused> {
+        let system = self.system;
+        // INFO, and the pivots or scalar factors.
+        let found = match system.factors() {
+            Some(Step::Lu) => system.pivot_count() * DenseKernel::PIVOT,
+            Some(Step::Qr) => system.beside().map_or(0, |(_, bytes)| bytes),
+            _ => 0,
+        };
+        let mut answer = vec![0; HEAD + found];
+        answer.extend_from_slice(given);
+        let answer = self.own(Own::new(self.cache, answer.into()));
+        let a = self.placed(system.a)?;
+        if let Some(condition) = system.condition {
+            return self.estimated(&a, condition);
+        }
+        let mut results = Vec::new();
+        let mut factor = a.clone();
+        if let Some(step) = system.factors() {
+            factor = self.copied(system.a, &a)?;
+            self.step(step, &factor, None, answer, Intent::Overwrite)?;
+            results.push((system.a, factor.clone(), a.clone()));
+        }
+        let diagonal = match system.factors().is_some() || system.divides() {
+            true => Some(self.diagonal(&factor)?),
+            false => None,
+        };
+        let second = match system.b {
+            Some(view) => {
+                let b = self.placed(view)?;
+                Some((view, self.copied(view, &b)?, b))
+            }
+            None if system.of_identity() => Some((system.a, self.identity()?, a.clone())),
+            None => None,
+        };
+        if let Some((view, result, to)) = second {
+            match system.applies() {
+                Some(step) => {
+                    self.step(step, &factor, Some(&result), answer, Intent::Update)?;
+                }
+                None => self.triangular(&factor, &result)?,
+            }
+            let result = match system.solver {
+                Solver::Potri => self.squared(&result, &a)?,
+                _ => result,
+            };
+            results.push((view, result, to));
+        }
+        if let Some(diagonal) = diagonal {
+            // INFO of LAPACK names a zero; of what is no number LAPACKs make different things, and devices yet others.
+            let unlike =
+                |x: Value| x.re.is_nan() || x.im.is_nan() || x.is_zero() && system.divides();
+            if values(system.dtype, self.answer(diagonal)?).any(unlike) {
+                return Ok(Ended::Info);
+            }
+        }
+        let answer = self.answer(answer)?;
+        let info = |bytes: &[u8]| {
+            bytes
+                .first_chunk()
+                .map_or(-1, |info| i32::from_ne_bytes(*info))
+        };
+        if system.factors().is_some() && info(answer) != 0 {
+            return Ok(Ended::Info);
+        }
+        let found = answer[HEAD..][..found].to_vec();
+        let (mut pivots, mut tau) = (Vec::new(), Vec::new());
+        if system.factors() == Some(Step::Qr) {
+            tau = found;
+        } else {
+            let (each, _) = found.as_chunks::<{ DenseKernel::PIVOT }>();
+            pivots.extend(each.iter().map(|pivot| i64::from_ne_bytes(*pivot)));
+        }
+        let last = i64::try_from(system.a.rows).unwrap_or(i64::MAX);
+        if pivots.iter().any(|pivot| !(1..=last).contains(pivot)) {
+            return Err(Refused::Other);
+        }
+        let home = self.store(results)?;
+        Ok(Ended::Solved(Solution {
+            pivots,
+            tau,
+            condition: None,
+            home,
+        }))
+    }
+
+    /// The reciprocal condition number of a matrix by its factor. Vectors go to the device and come back, one after the other.
+    #[expect(clippy::cast_precision_loss, reason = "an order of a matrix")]
+    fn estimated(&mut self, a: &Use, condition: Condition) -> Result<Ended, Refused> {
+        let (system, dtype) = (self.system, self.system.dtype);
+        let order = system.a.rows;
+        let adjoint = match dtype.is_complex() {
+            true => Op::ConjTrans,
+            false => Op::Trans,
+        };
+        let lower = |op| (Uplo::Lower, op, Diag::Unit);
+        let triangle = |uplo, op| (uplo, op, Diag::NonUnit);
+        let mut unlike = false;
+        let norm = one_norm(order, !dtype.is_complex(), |apply, x| {
+            // The infinity norm is the one-norm of the conjugate transpose.
+            let forward = (apply == Apply::Itself) == (system.op == Op::None);
+            let solutions = match (system.solver, system.uplo, forward) {
+                (Solver::Pocon, Uplo::Upper, _) => [
+                    triangle(Uplo::Upper, adjoint),
+                    triangle(Uplo::Upper, Op::None),
+                ],
+                (Solver::Pocon, Uplo::Lower, _) => [
+                    triangle(Uplo::Lower, Op::None),
+                    triangle(Uplo::Lower, adjoint),
+                ],
+                (_, _, true) => [lower(Op::None), triangle(Uplo::Upper, Op::None)],
+                (_, _, false) => [triangle(Uplo::Upper, adjoint), lower(adjoint)],
+            };
+            let bytes = with_dtype!(dtype, T => {
+                x.iter().flat_map(|x| bytes_of(&T::from_value(*x)).to_vec()).collect::<Vec<u8>>()
+            });
+            let whole = Rect::interval(0, bytes.len());
+            let own = Own::new(self.cache, bytes.into());
+            let vector = own.part(whole, (dtype.size(), 1), Intent::Update);
+            let at = self.own(own);
+            for (uplo, op_a, diag) in solutions {
+                let kernel = Kernel {
+                    form: Form {
+                        uplo,
+                        diag,
+                        ..Form::default()
+                    },
+                    op_a,
+                    m: order,
+                    n: order,
+                    ..Kernel::of(Routine::Trsv, dtype, [Operand::default(); 2])
+                };
+                let solve = |at: &[Operand]| Kernel {
+                    at: [at[0], Operand { step: 1, ..at[1] }, Operand::default()],
+                    ..kernel
+                };
+                self.cache
+                    .queue(self.device, &[a.clone(), vector.clone()], ROOM, &solve)?;
+            }
+            let solved: Vec<Value> = values(dtype, self.answer(at)?).collect();
+            unlike |= solved
+                .iter()
+                .any(|x| !x.re.is_finite() || !x.im.is_finite());
+            match unlike {
+                // LAPACK scales what would overflow.
+                true => Err(Refused::Other),
+                false => Ok(solved),
+            }
+        });
+        let largest = match dtype.real() {
+            Dtype::S => f64::from(f32::MAX),
+            _ => f64::MAX,
+        };
+        match norm {
+            Err(_) if unlike => Ok(Ended::Info),
+            Err(refused) => Err(refused),
+            // Sums of LAPACK, which are of the matrix's precision, may overflow.
+            Ok(norm) if norm > 0.0 && norm < largest / (10.0 * order as f64) => {
+                Ok(Ended::Solved(Solution {
+                    condition: Some(1.0 / norm / condition.norm),
+                    ..Solution::default()
+                }))
+            }
+            Ok(_) => Ok(Ended::Info),
+        }
+    }
+}
