@@ -120,7 +120,11 @@ fn solver_entered(
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
     let decoded = unsafe { decode::solver::decode(frame, symbol, solver, binding) };
     let left = Cell::new(Left::default());
-    match decoded.filter(|_| !cfg!(feature = "builtin-blas")) {
+    let decoded = decoded.filter(|decoded| {
+        // SAFETY: as above.
+        !cfg!(feature = "builtin-blas") && unsafe { decoded.begins(frame, binding.target) }
+    });
+    match decoded {
         None => counts::count(thread, symbol, site, WhyHost::Solver),
         Some(decoded) => {
             let facts = Facts {
@@ -135,8 +139,6 @@ fn solver_entered(
             });
             // After a panic nothing has changed, or the process has ended.
             if solved == Some(true) {
-                // SAFETY: as above.
-                unsafe { decoded.done(frame, binding.target) };
                 frame.result = 0;
                 return ptr::null();
             }

@@ -241,7 +241,7 @@ solver() { LD_LIBRARY_PATH=$1 run "${@:2}" "SEMCACHE_REPORT=$PWD/one.json" -- ./
 for setting in "${settings[@]}"; do
     solver "$dir/gpu" "SEMCACHE_STANDIN=$setting" "SEMCACHE_STANDIN_COUNTS=$dir/counts"
     [ $status = 0 ] && cmp solvers.plain run.out && [ ! -s run.stderr ] || { cat run.stderr; fail "solvers under '$setting': status $status"; }
-    [ "$(grep -c '^cusolver.* 0$' counts)" = 0 ] && [ "$(grep -c '^cusolver' counts)" = 9 ] ||
+    [ "$(grep -c '^cusolver.* 0$' counts)" = 0 ] && [ "$(grep -c '^cusolver' counts)" = 19 ] ||
         fail "solvers under '$setting' call only these: $(awk '$2' counts)"
     "$COMMAND" report one.json --assert calls.dgesv.offloaded --assert calls.zpotrf.offloaded
 done

@@ -4,8 +4,8 @@ a = ones (n);
 for k = 1:10
   b = a * a; % product
 end
-s = full (2 * eye (1200));
+s = full (2 * eye (500));
 for k = 1:20
-  y = chol2inv (s); % solver
+  y = eig (s); % solver
 end
-assert (all (diag (y) == 0.25) && all (b(:) == n));
+assert (all (y == 2) && all (b(:) == n));

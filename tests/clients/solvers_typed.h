@@ -170,6 +170,17 @@ static T CALL(_triangle)(INT n, INT i, INT j)
     return i == j ? NUMBER(1 << (j % 3), 0) : i >= n / 2 && j < n / 2 ? CALL(_some)(i, j, 1) : 0;
 }
 
+static long CALL(_finite)(const T *a, INT n, INT ld)
+{
+    long finite = 0;
+    for (INT j = 0; j < n; j++)
+        for (INT i = 0; i < n; i++) {
+            T x = a[i + (size_t)ld * (size_t)j];
+            finite += isfinite(creal(x)) && isfinite(cimag(x));
+        }
+    return finite;
+}
+
 /* Inverses, and solutions with a triangle. */
 static void CALL(_inverses)(INT n)
 {
@@ -190,6 +201,8 @@ static void CALL(_inverses)(INT n)
         }
     GETRF(&n, &n, a, &ld, pivots, &info);
     printf("getri %ld", (long)info);
+    /* LAPACK does not read the last one. */
+    pivots[n - 1] = 1;
     GETRI(&n, a, &ld, pivots, work, &lwork, &info);
     printf(" %ld %016" PRIx64 " work %g\n", (long)info, CALL(_hash)(a, n, n, ld), creal(work[0]));
     /* A zero on the diagonal of U. */
@@ -199,6 +212,20 @@ static void CALL(_inverses)(INT n)
     printf("getri of a singular matrix %ld\n", (long)info);
     GETRI(&n, a, &ld, pivots, work, &(INT){n - 1}, &info);
     printf("getri in little workspace %ld\n", (long)info);
+
+    /* Infinite numbers beside the diagonal of factors: how far they spread is LAPACK's affair. */
+    for (INT j = 0; j < n; j++)
+        for (INT i = 0; i < n; i++)
+            a[i + (size_t)ld * (size_t)j] = i == j;
+    a[n - 1] = INFINITY;
+    GETRI(&n, a, &ld, pivots, work, &lwork, &info);
+    printf("getri of an infinite matrix %ld %ld\n", (long)info, CALL(_finite)(a, n, ld));
+    for (INT j = 0; j < n; j++)
+        for (INT i = 0; i < n; i++)
+            a[i + (size_t)ld * (size_t)j] = i == j;
+    a[n - 1] = INFINITY;
+    POTRI("L", &n, a, &ld, &info);
+    printf("potri of an infinite matrix %ld %ld\n", (long)info, CALL(_finite)(a, n, ld));
 
     for (const char *uplo = "LU"; *uplo; uplo++) {
         for (const char *op = "NTC"; *op; op++)
@@ -261,6 +288,14 @@ static void CALL(_conditions)(INT n)
         POTRF(uplo, &n, a, &ld, &info);
         POCON(uplo, &n, a, &ld, &norm, &rcond, work, more, &info);
         printf("pocon %c %ld %.5g\n", *uplo, (long)info, (double)rcond);
+    }
+    /* Of triangles in blocks, whose solutions have zeros. */
+    for (int seed = 1; seed <= 8; seed++) {
+        for (INT j = 0; j < n; j++)
+            for (INT i = 0; i < n; i++)
+                a[i + (size_t)ld * (size_t)j] = i == j ? 1 << (i * seed % 3) : i < j && i / 5 == j / 5 ? NUMBER((i * 7 + j * seed) % 5 - 2, (i + j) % 2) : 0;
+        GECON("1", &n, a, &ld, &norm, &rcond, work, more, &info);
+        printf("gecon of blocks %ld %.5g\n", (long)info, (double)rcond);
     }
     free(a), free(work), free(more), free(pivots);
 }
@@ -326,6 +361,19 @@ static void CALL(_qr)(INT m, INT n, INT cols)
         APPLYQ("R", TURNED, &rows, &m, &least, of, &ld, tau, x, &rows, work, &lwork, &info);
         CALL(_near)("X Q Q^H", x, rows, was, rows, rows, m, wide);
         free(product), free(unit), free(x), free(was);
+    }
+    /* Elements whose squares no number holds. */
+    const R small = sizeof(R) == 4 ? 1e-25 : 1e-170, large = sizeof(R) == 4 ? 1e25 : 1e170, scale[] = {small, large};
+    for (int k = 0; k < (m > n && cols == n ? 2 : 0); k++) {
+        for (INT j = 0; j < n; j++)
+            for (INT i = 0; i < m; i++)
+                of[i + (size_t)ld * (size_t)j] = a[i + (size_t)ld * (size_t)j] * scale[k];
+        GEQRF(&m, &n, of, &ld, tau, work, &lwork, &info);
+        for (INT j = 0; j < n; j++)
+            for (INT i = 0; i < m; i++)
+                q[i + (size_t)ld * (size_t)j] = i <= j ? of[i + (size_t)ld * (size_t)j] / scale[k] : 0;
+        APPLYQ("L", "N", &m, &n, &least, of, &ld, tau, q, &ld, work, &lwork, &info);
+        CALL(_near)("Q R of extreme numbers", q, ld, a, ld, m, n, wide);
     }
     GEQRF(&m, &n, of, &ld, tau, work, &(INT){n - 1}, &info);
     printf("geqrf in little workspace %ld\n", (long)info);

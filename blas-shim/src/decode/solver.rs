@@ -7,6 +7,7 @@
 
 use core::ffi::c_void;
 
+use semcache::base::dense::Step;
 use semcache::base::{Diag, Op, Side, Solver, Uplo};
 use semcache::hints::view::View;
 use semcache::solver::system::{Condition, Pivots, System};
@@ -29,12 +30,12 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// Ends a call that went well: INFO is 0, and the first element of a workspace is the size that LAPACK would rather have, which a
-    /// call of LAPACK with the same arguments that asks for it stores, and INFO with it.
+    /// Stores, as LAPACK does at first, that INFO is 0, and in the first element of a workspace the size that LAPACK would rather have:
+    /// a call of LAPACK with the same arguments that asks for it stores both. Returns whether INFO is 0.
     ///
     /// # Safety
     /// The frame is that of the decoded call, and the target is its function.
-    pub(crate) unsafe fn done(&self, frame: &Frame, target: *const c_void) {
+    pub(crate) unsafe fn begins(&self, frame: &Frame, target: *const c_void) -> bool {
         let solver = self.system.solver;
         let Some(lwork) = solver.before_lwork(self.system.dtype) else {
             // SAFETY: the program passes the address of an integer of this width.
@@ -44,7 +45,7 @@ impl Decoded {
                     Width::Bits64 => (self.info as *mut i64).write_unaligned(0),
                 }
             }
-            return;
+            return true;
         };
         // Functions with 32-bit integers read the lower half.
         let (asks, mut words) = (-1i64, Words::default());
@@ -55,8 +56,14 @@ impl Decoded {
             };
             let _ = words.push(word);
         }
-        // SAFETY: the program's own call of this function, but that it asks for the size of the workspace.
-        unsafe { words.call::<()>(target) };
+        // SAFETY: the program's own call of this function, but that it asks for the size of the workspace; INFO has this width.
+        unsafe {
+            words.call::<()>(target);
+            match self.width {
+                Width::Bits32 => (self.info as *const i32).read_unaligned() == 0,
+                Width::Bits64 => (self.info as *const i64).read_unaligned() == 0,
+            }
+        }
     }
 }
 
@@ -156,7 +163,12 @@ pub(crate) unsafe fn decode(
         }
         _ => ((first, first), Some((first, size(r.int()?)?)), 0),
     };
-    let small = a.0.min(a.1) < FLOOR && crate::core::has_floor();
+    let columns = if solver == Solver::Orgqr {
+        reflectors
+    } else {
+        a.1
+    };
+    let small = a.0.min(columns) < FLOOR && crate::core::has_floor();
     if small || b.is_some_and(|(rows, cols)| rows == 0 || cols == 0) {
         return None;
     }
@@ -179,6 +191,9 @@ pub(crate) unsafe fn decode(
     let condition = match solver {
         Solver::Gecon | Solver::Pocon => {
             let (norm, addr) = (r.readable()?, r.readable()?);
+            if norm.abs_diff(addr) < symbol.dtype.real().size() {
+                return None;
+            }
             let norm = r.element(norm, 0);
             // Workspace, of reals or complex numbers, and of integers or reals.
             r.word();
@@ -188,8 +203,10 @@ pub(crate) unsafe fn decode(
         }
         _ => None,
     };
+    // The workspace: what LAPACK says of its size.
+    let mut work = (0, 0);
     if solver.before_lwork(symbol.dtype).is_some() {
-        r.readable()?;
+        let addr = r.readable()?;
         let least = match (b.as_ref(), side) {
             (Some(b), Side::Left) => b.cols,
             (Some(b), Side::Right) => b.rows,
@@ -197,23 +214,55 @@ pub(crate) unsafe fn decode(
         };
         // LAPACK says so if the workspace is too small.
         size(r.int()?).filter(|size| *size >= least.max(1))?;
+        work = (addr, least.saturating_mul(symbol.dtype.size()));
     }
     let info = r.readable()?;
-    Some(Decoded {
-        system: System {
-            solver,
-            dtype: symbol.dtype,
-            uplo,
-            op,
-            diag,
-            side,
-            a,
-            b,
-            pivots,
-            tau,
-            condition,
-        },
+    let system = System {
+        solver,
+        dtype: symbol.dtype,
+        uplo,
+        op,
+        diag,
+        side,
+        a,
+        b,
+        pivots,
+        tau,
+        condition,
+    };
+    let info_bytes = match binding.width {
+        Width::Bits32 => 4,
+        Width::Bits64 => 8,
+    };
+    let real = symbol.dtype.real().size();
+    let others = [
+        work,
+        condition.map_or((0, 0), |of| (of.addr, real)),
+        (info, info_bytes),
+    ];
+    let outside = others.iter().all(|other| is_outside(&system, *other));
+    (narrow(&system) && outside).then_some(Decoded {
+        system,
         info,
         width: binding.width,
     })
+}
+
+/// Whether bytes that the call writes besides lie outside of the matrices, and of pivots and scalar factors.
+fn is_outside(system: &System, (addr, bytes): (usize, usize)) -> bool {
+    let end = addr.saturating_add(bytes);
+    let matrices = system.places().map(|place| (place.start, place.end()));
+    let beside = (system.beside()).map(|(from, bytes)| (from, from.saturating_add(bytes)));
+    matrices
+        .chain(beside)
+        .all(|(from, to)| end <= from || to <= addr)
+}
+
+/// Whether cuSOLVER's product with Q, whose integers have 32 bits, can reach all elements.
+fn narrow(system: &System) -> bool {
+    let elements = |view: View| view.ld.saturating_mul(view.cols);
+    system.applies() != Some(Step::ApplyQ)
+        || system
+            .matrices()
+            .all(|view| elements(view) <= i32::MAX as usize)
 }

@@ -15,7 +15,7 @@ use crate::base::config::Offload;
 use crate::base::counters::{self, COUNTERS, PAGE, WhyHost};
 use crate::base::dense::DenseKernel;
 use crate::base::ids::MAX_DEVICES;
-use crate::base::{DeviceId, Dtype, Routine};
+use crate::base::{DeviceId, Dtype, Routine, Solver};
 use crate::blas::offload_policy::Policy;
 use crate::blas::plain::{self, Plain};
 use crate::blas::{Call, deliver, names, told};
@@ -113,7 +113,14 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
     let runtime = start::for_call(&alike, false)?;
     // Read with no lock held: the page may be inaccessible.
     let given = match (system.factors(), system.pivots, system.beside()) {
-        (None, Some(pivots), _) => load(pivots, system.pivot_count())?,
+        // getri never reads the last one, which exchanges no rows.
+        (None, Some(pivots), _) if system.solver == Solver::Getri => {
+            let count = system.pivot_count();
+            let mut given = load(pivots, count - 1, count)?;
+            given.extend((count as i64).to_ne_bytes());
+            given
+        }
+        (None, Some(pivots), _) => load(pivots, system.pivot_count(), system.a.rows)?,
         (None, None, Some((addr, bytes))) => load_bytes(addr, bytes),
         _ => Vec::new(),
     };
@@ -123,7 +130,10 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
     // find the driver's locks taken, or leave them so.
     let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
     let device = chosen(system, entered.cache, &runtime.policy, always)?;
-    prepared(system, entered.cache.backend(), device)?;
+    let scratch = prepared(system, entered.cache.backend(), device)?;
+    if worth::bytes(system) + system.copies() + scratch > entered.cache.room(device) {
+        return Err(WhyHost::OutOfMemory);
+    }
     match system.solve(entered.cache, device, &given) {
         Ok(Ended::Solved(found)) => {
             // A condition number is read off the factor.
@@ -211,12 +221,13 @@ fn kernels(system: &System) -> Vec<DenseKernel> {
 /// Which steps and element types each device has loaded.
 static LOADED: [AtomicU32; MAX_DEVICES] = [const { AtomicU32::new(0) }; MAX_DEVICES];
 
-/// Loads what the steps of a system need, unless that was done.
+/// Loads what the steps of a system need, unless that was done. Returns how much scratch memory they take.
 fn prepared(
     system: &System,
     backend: &'static dyn Backend,
     device: DeviceId,
-) -> Result<(), WhyHost> {
+) -> Result<usize, WhyHost> {
+    let mut scratch = 0;
     let loaded = LOADED.get(device.index()).ok_or(WhyHost::NoDevice)?;
     for kernel in kernels(system) {
         let bit = 1 << (kernel.step as u32 * 4 + kernel.dtype as u32);
@@ -226,8 +237,10 @@ fn prepared(
             made.map_err(|_| WhyHost::Refused)?;
             loaded.fetch_or(bit, Relaxed);
         }
+        let asked = backend.dense_scratch(device, &kernel);
+        scratch += asked.map_err(|_| WhyHost::Refused)?;
     }
-    Ok(())
+    Ok(scratch)
 }
 
 /// Reads the first and the last byte of both matrices, as `touch` says.
@@ -240,8 +253,8 @@ fn touch(system: &System) {
 }
 
 /// The program's pivots, as 64-bit integers.
-fn load(pivots: Pivots, count: usize) -> Result<Vec<u8>, WhyHost> {
-    let last = i64::try_from(count).unwrap_or(i64::MAX);
+fn load(pivots: Pivots, count: usize, rows: usize) -> Result<Vec<u8>, WhyHost> {
+    let last = i64::try_from(rows).unwrap_or(i64::MAX);
     let at = |i: usize| {
         let addr = pivots.addr + i * pivots.size();
         // SAFETY: the program passes the address of an array of `count` integers of this width.

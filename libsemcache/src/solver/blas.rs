@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "reads the bytes of numbers")]
 
-use super::queue::{Queueing, ROOM, Refused};
+use super::queue::{OF_SECOND, Queueing, ROOM, Refused, SUMS};
 use crate::base::{Dtype, Form, Intent, Op, Rect, Routine, Scalar, Side, Uplo, Value};
 use crate::cache::task::Use;
 use crate::device::api::{Kernel, Operand};
@@ -82,6 +82,42 @@ impl Queueing<'_> {
         };
         self.queue_copy(row, &[from, diagonal_of(&all, order)])?;
         Ok(all)
+    }
+
+    /// Queues the sum of the sizes of all elements of a copy, into the answer of the device behind this number of sums: it is infinite, or
+    /// no number, if one of them is. Returns how many sums there are then.
+    pub(super) fn sum(&self, copy: &Use, answer: usize, before: usize) -> Result<usize, Refused> {
+        // cuBLAS takes lengths of 31 bits.
+        const PART: usize = 1 << 30;
+        let span = copy.view.span();
+        let mut sums = before;
+        for start in (span.start..span.end).step_by(PART * copy.size) {
+            let part = Rect::interval(start, span.end.min(start + PART * copy.size));
+            let at = SUMS * (1 + sums);
+            if at + SUMS > OF_SECOND {
+                return Err(Refused::NoRoom);
+            }
+            let part = Use {
+                view: part,
+                footprint: part,
+                step: 1,
+                access: Intent::Read,
+                ..copy.clone()
+            };
+            let kernel = Kernel {
+                m: part.view.bytes() / copy.size,
+                ..Kernel::of(Routine::Asum, self.system.dtype, [Operand::default()])
+            };
+            let of_part = |operands: &[Operand]| Kernel {
+                at: [operands[0], Operand::default(), Operand::default()],
+                out: operands[1].addr + at as u64,
+                ..kernel
+            };
+            let uses = [part, self.answer_operand(answer, Intent::Update)?];
+            self.cache.queue(self.device, &uses, ROOM, &of_part)?;
+            sums += 1;
+        }
+        Ok(sums)
     }
 
     /// Queues a solution with a triangle.

@@ -2,7 +2,7 @@
 
 use super::blas::{bytes_of, values};
 use super::condition::{Apply, one_norm};
-use super::queue::{HEAD, Queueing, ROOM, Refused};
+use super::queue::{HEAD, OF_SECOND, Queueing, ROOM, Refused, SUMS};
 use super::system::{Condition, System};
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{
@@ -14,6 +14,9 @@ use crate::device::api::{Kernel, Operand};
 use crate::hints::view::View;
 use crate::sparse::arrays::Own;
 use crate::with_dtype;
+
+/// The largest element of R is that much larger than numbers whose squares are not normal, and smaller than those whose squares overflow.
+const SQUARES: f64 = 1e4;
 
 /// What became of a system.
 #[derive(Debug)]
@@ -78,12 +81,16 @@ impl Queueing<'_> {
         if let Some(condition) = system.condition {
             return self.estimated(&a, condition);
         }
-        let mut results = Vec::new();
+        let (mut results, mut sums) = (Vec::new(), 0);
         let mut factor = a.clone();
         if let Some(step) = system.factors() {
             factor = self.copied(system.a, &a)?;
             self.step(step, &factor, None, answer, Intent::Overwrite)?;
             results.push((system.a, factor.clone(), a.clone()));
+            // The triangle that Cholesky leaves may hold anything.
+            if step != Step::Cholesky {
+                sums = self.sum(&factor, answer, sums)?;
+            }
         }
         let diagonal = match system.factors().is_some() || system.divides() {
             true => Some(self.diagonal(&factor)?),
@@ -104,19 +111,17 @@ impl Queueing<'_> {
                 }
                 None => self.triangular(&factor, &result)?,
             }
+            sums = self.sum(&result, answer, sums)?;
             let result = match system.solver {
                 Solver::Potri => self.squared(&result, &a)?,
                 _ => result,
             };
             results.push((view, result, to));
         }
-        if let Some(diagonal) = diagonal {
-            // INFO of LAPACK names a zero; of what is no number LAPACKs make different things, and devices yet others.
-            let unlike =
-                |x: Value| x.re.is_nan() || x.im.is_nan() || x.is_zero() && system.divides();
-            if values(system.dtype, self.answer(diagonal)?).any(unlike) {
-                return Ok(Ended::Info);
-            }
+        if let Some(diagonal) = diagonal
+            && !usual(system, self.answer(diagonal)?)
+        {
+            return Ok(Ended::Info);
         }
         let answer = self.answer(answer)?;
         let info = |bytes: &[u8]| {
@@ -125,6 +130,18 @@ impl Queueing<'_> {
                 .map_or(-1, |info| i32::from_ne_bytes(*info))
         };
         if system.factors().is_some() && info(answer) != 0 {
+            return Ok(Ended::Info);
+        }
+        if system.applies().is_some() && info(&answer[OF_SECOND..]) != 0 {
+            return Err(Refused::Other);
+        }
+        // What becomes of infinite numbers, and of those that are none, is LAPACK's to say: it leaves out products with zeros.
+        let real = system.dtype.real();
+        let finite = |at: usize| {
+            let sum = &answer[SUMS * (1 + at)..][..real.size()];
+            values(real, sum).all(|sum| sum.re.is_finite())
+        };
+        if !(0..sums).all(finite) {
             return Ok(Ended::Info);
         }
         let found = answer[HEAD..][..found].to_vec();
@@ -153,6 +170,7 @@ impl Queueing<'_> {
     fn estimated(&mut self, a: &Use, condition: Condition) -> Result<Ended, Refused> {
         let (system, dtype) = (self.system, self.system.dtype);
         let order = system.a.rows;
+        let (tiny, largest) = range(dtype);
         let adjoint = match dtype.is_complex() {
             true => Op::ConjTrans,
             false => Op::Trans,
@@ -160,7 +178,7 @@ impl Queueing<'_> {
         let lower = |op| (Uplo::Lower, op, Diag::Unit);
         let triangle = |uplo, op| (uplo, op, Diag::NonUnit);
         let mut unlike = false;
-        let norm = one_norm(order, !dtype.is_complex(), |apply, x| {
+        let norm = one_norm(order, (!dtype.is_complex(), tiny), |apply, x| {
             // The infinity norm is the one-norm of the conjugate transpose.
             let forward = (apply == Apply::Itself) == (system.op == Op::None);
             let solutions = match (system.solver, system.uplo, forward) {
@@ -211,15 +229,11 @@ impl Queueing<'_> {
                 false => Ok(solved),
             }
         });
-        let largest = match dtype.real() {
-            Dtype::S => f64::from(f32::MAX),
-            _ => f64::MAX,
-        };
         match norm {
             Err(_) if unlike => Ok(Ended::Info),
             Err(refused) => Err(refused),
             // Sums of LAPACK, which are of the matrix's precision, may overflow.
-            Ok(norm) if norm > 0.0 && norm < largest / (10.0 * order as f64) => {
+            Ok(norm) if 1.0 / norm < largest && norm < largest / (10.0 * order as f64) => {
                 Ok(Ended::Solved(Solution {
                     condition: Some(1.0 / norm / condition.norm),
                     ..Solution::default()
@@ -227,5 +241,30 @@ impl Queueing<'_> {
             }
             Ok(_) => Ok(Ended::Info),
         }
+    }
+}
+
+/// The least normal and the largest real number of a precision.
+fn range(dtype: Dtype) -> (f64, f64) {
+    match dtype.real() {
+        Dtype::S => (f32::MIN_POSITIVE.into(), f32::MAX.into()),
+        _ => (f64::MIN_POSITIVE, f64::MAX),
+    }
+}
+
+/// Whether a factor with this diagonal is one that LAPACK would find, too, and divides by.
+fn usual(system: &System, diagonal: &[u8]) -> bool {
+    let mut all = values(system.dtype, diagonal);
+    match system.factors() {
+        // A row with an infinite element, or one that is no number, has such a diagonal.
+        Some(Step::Cholesky) => all.all(|x| x.re.is_finite()),
+        // LAPACK scales columns whose squares no number holds.
+        Some(Step::Qr) => {
+            let (tiny, largest) = range(system.dtype);
+            let most = all.map(|x| x.re.abs()).fold(0.0, f64::max);
+            tiny.sqrt() * SQUARES < most && most < largest.sqrt() / SQUARES
+        }
+        Some(_) => true,
+        None => !all.any(Value::is_zero),
     }
 }

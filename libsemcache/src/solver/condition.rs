@@ -16,13 +16,14 @@ pub(super) enum Apply {
 /// The iterations at most.
 const MOST: usize = 5;
 
-/// Estimates the one-norm of a matrix of this order, at least 1, of which only products with vectors are known; `real`: its elements are.
+/// Estimates the one-norm of a matrix of this order, at least 1, of which only products with vectors are known; `real`: its elements are;
+/// `tiny`: the least normal number of their precision.
 ///
 /// # Errors
 /// Those of `apply`.
 pub(super) fn one_norm<E>(
     order: usize,
-    real: bool,
+    (real, tiny): (bool, f64),
     mut apply: impl FnMut(Apply, Vec<Value>) -> Result<Vec<Value>, E>,
 ) -> Result<f64, E> {
     let number = |re| Value { re, im: 0.0 };
@@ -33,7 +34,7 @@ pub(super) fn one_norm<E>(
         return Ok(size(x[0]));
     }
     let mut estimate = sum(&x);
-    let mut signs: Vec<Value> = x.iter().map(|x| sign(*x, real)).collect();
+    let mut signs: Vec<Value> = x.iter().map(|x| sign(*x, real, tiny)).collect();
     x = apply(Apply::Adjoint, signs.clone())?;
     let mut largest = position(&x);
     for iteration in 2..=MOST {
@@ -42,7 +43,7 @@ pub(super) fn one_norm<E>(
         x = apply(Apply::Itself, unit)?;
         let before = estimate;
         estimate = sum(&x);
-        let new: Vec<Value> = x.iter().map(|x| sign(*x, real)).collect();
+        let new: Vec<Value> = x.iter().map(|x| sign(*x, real, tiny)).collect();
         // The same signs come again and again; or there is no progress.
         if real && new == signs || estimate <= before {
             break;
@@ -76,14 +77,14 @@ fn sum(x: &[Value]) -> f64 {
 }
 
 /// A number of size 1 in the direction of `x`.
-fn sign(x: Value, real: bool) -> Value {
+fn sign(x: Value, real: bool, tiny: f64) -> Value {
     let size = size(x);
     match real {
         true => Value {
-            re: if x.re > 0.0 { 1.0 } else { -1.0 },
+            re: if x.re >= 0.0 { 1.0 } else { -1.0 },
             im: 0.0,
         },
-        false if size > f64::MIN_POSITIVE => Value {
+        false if size > tiny => Value {
             re: x.re / size,
             im: x.im / size,
         },
@@ -129,7 +130,7 @@ mod tests {
         };
         let column = |j| (0..order).map(|i| size(of(i, j))).sum::<f64>();
         let norm = (0..order).map(column).fold(0.0, f64::max);
-        let Ok(estimate) = one_norm(order, real, product);
+        let Ok(estimate) = one_norm(order, (real, f64::MIN_POSITIVE), product);
         (estimate, norm)
     }
 

@@ -23,9 +23,10 @@ pub(super) const ROOM: Room<'static> = Room::Whole { flat: true };
 /// An address that no kernel is launched with: a question to a device needs one.
 const SOME_ADDRESS: u64 = 1 << 40;
 /// Bytes before the pivots, or the scalar factors of reflectors, in a device's answer. The first are INFO of the factorization, those at
-/// `OF_SECOND` INFO of the step by its factor.
+/// `OF_SECOND` INFO of the step by its factor; those between `SUMS` and `OF_SECOND` are sums, of 8 bytes at most each.
 pub(super) const HEAD: usize = 256;
-const OF_SECOND: u64 = 128;
+pub(super) const OF_SECOND: usize = 128;
+pub(super) const SUMS: usize = 8;
 
 /// Why a device did not compute a system. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -202,10 +203,7 @@ impl Queueing<'_> {
         let scratch = backend
             .dense_scratch(self.device, &kernel)
             .map_err(CacheError::from)?;
-        let Some(Memory::Own(own)) = self.memory.get(answer) else {
-            return Err(Refused::Other);
-        };
-        let mut uses = vec![own.operand(access)];
+        let mut uses = vec![self.answer_operand(answer, access)?];
         uses.push(Use {
             access: if b.is_some() {
                 Intent::Read
@@ -223,7 +221,7 @@ impl Queueing<'_> {
         let second = b.is_some();
         self.cache
             .queue_with(self.device, &uses, ROOM, |backend, after, at| {
-                kernel.info = at[0].addr + if second { OF_SECOND } else { 0 };
+                kernel.info = at[0].addr + if second { OF_SECOND as u64 } else { 0 };
                 let beside = at[0].addr + HEAD as u64;
                 (kernel.pivots, kernel.tau) = (beside, beside);
                 kernel.a = at[1];
@@ -239,6 +237,14 @@ impl Queueing<'_> {
                 Ok(unsafe { backend.solve(self.device, after, &kernel) }?)
             })?;
         Ok(())
+    }
+
+    /// The answer of the device as an operand.
+    pub(super) fn answer_operand(&self, at: usize, access: Intent) -> Result<Use, Refused> {
+        match self.memory.get(at) {
+            Some(Memory::Own(own)) => Ok(own.operand(access)),
+            _ => Err(Refused::Other),
+        }
     }
 
     /// What a device computed into memory of the library, once it has.
