@@ -4,8 +4,8 @@ a <- matrix(1, n, n)
 for (k in 1:10) {
   b <- a %*% a # product
 }
-s <- diag(2, 500)
+s <- diag(2, 1200)
 for (k in 1:20) {
-  y <- eigen(s, symmetric = TRUE, only.values = TRUE)$values # solver
+  y <- chol2inv(s) # solver
 }
-stopifnot(all(y == 2), all(b == n))
+stopifnot(all(diag(y) == 0.25), all(b == n))

@@ -3,9 +3,8 @@ program planted
     implicit none
     integer, parameter :: n = 512
     double precision, allocatable :: a(:, :), b(:, :), c(:, :)
-    integer, parameter :: m = 500
+    integer, parameter :: m = 1200
     double precision, allocatable :: s(:, :)
-    double precision :: values(m), work(40*m)
     integer :: k, info
     allocate (a(n, n), b(n, n), c(n, n))
     a = 1
@@ -16,8 +15,8 @@ program planted
             allocate (s(m, m))
             s = 0
             forall (info=1:m) s(info, info) = 2
-            call dsyev('N', 'L', m, s, m, values, work, 40*m, info) ! solver
-            if (info /= 0 .or. values(m) /= 2) stop 1
+            call dpotri('L', m, s, m, info) ! solver
+            if (info /= 0 .or. s(m, m) /= 0.25d0) stop 1
             deallocate (s)
         end do
     end if

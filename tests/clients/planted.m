@@ -4,8 +4,8 @@ a = ones (n);
 for k = 1:10
   b = a * a; % product
 end
-s = full (2 * eye (500));
+s = full (2 * eye (1200));
 for k = 1:20
-  y = eig (s); % solver
+  y = chol2inv (s); % solver
 end
-assert (all (y == 2) && all (b(:) == n));
+assert (all (diag (y) == 0.25) && all (b(:) == n));
