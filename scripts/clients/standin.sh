@@ -236,23 +236,29 @@ say "without cuSPARSE: on the host"
 # Dense solvers: every function of cuSOLVER is called, and fails at its first and its last call, once or from then on: LAPACK computes
 # what a device does not. A lost device may have had the only copy of a product's result.
 gcc -O2 -g -Wall -Wextra -o "$dir/solvers" "$ROOT/tests/clients/solvers.c" -llapack -lblas -lm
-./solvers 200 1 >solvers.plain
-solver() { LD_LIBRARY_PATH=$1 run "${@:2}" "SEMCACHE_REPORT=$PWD/one.json" -- ./solvers 200 1; }
+for type in s d c z; do ./solvers 200 1 $type >solvers.plain.$type; done
+./solvers 200 1 >solvers.plain.dscz
+types=dscz
+solver() { LD_LIBRARY_PATH=$1 run "${@:2}" "SEMCACHE_REPORT=$PWD/one.json" -- ./solvers 200 1 $types; }
 for setting in "${settings[@]}"; do
     solver "$dir/gpu" "SEMCACHE_STANDIN=$setting" "SEMCACHE_STANDIN_COUNTS=$dir/counts"
-    [ $status = 0 ] && cmp solvers.plain run.out && [ ! -s run.stderr ] || { cat run.stderr; fail "solvers under '$setting': status $status"; }
+    [ $status = 0 ] && cmp solvers.plain.$types run.out && [ ! -s run.stderr ] || { cat run.stderr; fail "solvers under '$setting': status $status"; }
     [ "$(grep -c '^cusolver.* 0$' counts)" = 0 ] && [ "$(grep -c '^cusolver' counts)" = 19 ] ||
         fail "solvers under '$setting' call only these: $(awk '$2' counts)"
     "$COMMAND" report one.json --assert calls.dgesv.offloaded --assert calls.zpotrf.offloaded
 done
-grep ^cusolver counts | while read -r name calls; do
+grep ^cusolver counts | while read -r name _; do
+    # Products with Q have a function for each element type.
+    case $name in cusolverDn[SCZ][ou][rn]mqr*) types=${name:10:1} types=${types,,} ;; *) types=d ;; esac
+    solver "$dir/gpu" "SEMCACHE_STANDIN=${settings[-1]}" "SEMCACHE_STANDIN_COUNTS=$dir/counts.one"
+    calls=$(awk -v name="$name" '$1 == name { print $2 }' counts.one)
     for n in $(printf '%s\n' 1 "$calls" | sort -nu); do
         for how in "$name:$n" "$name:$n:sticky"; do
             rm -f one.json
             solver "$dir/gpu" "SEMCACHE_STANDIN=${settings[-1]}" "SEMCACHE_STANDIN_FAIL=$how"
             if [ "$status" = 70 ] && [[ $how == *:sticky ]] && grep -q 'the only copy of the matrix' run.stderr; then
                 printf 'gone\n'
-            elif [ $status = 0 ] && cmp solvers.plain run.out && [ "$(wc -l <run.stderr)" -le 2 ] && ! grep -q '^semcache-standin' run.stderr; then
+            elif [ $status = 0 ] && cmp solvers.plain.$types run.out && [ "$(wc -l <run.stderr)" -le 2 ] && ! grep -q '^semcache-standin' run.stderr; then
                 grep -q '"refused": *[1-9]' one.json || fail "$how: no call was refused"
                 printf 'host\n'
             else
@@ -266,7 +272,7 @@ say "cuSOLVER: $(wc -l <ends) failures, $(grep -c host ends) finished on the hos
 rm -rf lacking_solver && mkdir lacking_solver
 ln gpu/libcuda.so.1 gpu/libcublas.so.13 lacking_solver/
 solver "$dir/lacking_solver"
-[ $status = 0 ] && cmp solvers.plain run.out && [ ! -s run.stderr ] || fail "without cuSOLVER: status $status, $(cat run.stderr)"
+[ $status = 0 ] && cmp solvers.plain.$types run.out && [ ! -s run.stderr ] || fail "without cuSOLVER: status $status, $(cat run.stderr)"
 "$COMMAND" report one.json --assert calls.dgesv.offloaded==0 --assert calls.zgemm.offloaded
 say "without cuSOLVER: on the host"
 

@@ -1,7 +1,7 @@
 /* Factorizations and solutions of dense systems by LAPACK, of matrices whose factors have few digits: so all results are exact, and the
  * same in any order of operations.
  *
- *   solvers [ORDER [REPETITIONS]]       with -DWIDE: 64-bit integers, double precision only
+ *   solvers [ORDER [REPETITIONS [TYPES]]]       TYPES: of sdcz; with -DWIDE: 64-bit integers, double precision only
  */
 #include <complex.h>
 #include <inttypes.h>
@@ -64,12 +64,17 @@ void xerbla_(const char *name, const INT *argument, size_t length)
 int main(int argc, char **argv)
 {
     INT n = argc > 1 ? atoi(argv[1]) : 230;
+    const char *types = argc > 3 ? argv[3] : "dscz";
     for (int turn = 0; turn < (argc > 2 ? atoi(argv[2]) : 2); turn++, n += 3) {
-        d_run(n);
+        if (strchr(types, 'd'))
+            d_run(n);
 #ifndef WIDE
-        s_run(n);
-        c_run(n);
-        z_run(n);
+        if (strchr(types, 's'))
+            s_run(n);
+        if (strchr(types, 'c'))
+            c_run(n);
+        if (strchr(types, 'z'))
+            z_run(n);
 #endif
     }
     fflush(stdout);
