@@ -10,6 +10,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use rustix::fd::{AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::io::{Errno, FdFlags};
@@ -28,6 +29,10 @@ use crate::process::{descriptors, lives, own_file};
 
 /// How many processes can count at a time.
 const PLACES: usize = 4096;
+
+/// `semcache run` frees places every second, once a quarter of them was taken: a process that finds none looks again `WAITS` times.
+const WAIT: Duration = Duration::from_millis(5);
+const WAITS: u32 = 800;
 
 /// The beginning of the shared memory.
 #[derive(Debug)]
@@ -82,6 +87,8 @@ pub struct Run {
     file: OwnedFd,
     header: Mapped,
     name: String,
+    /// Whether `semcache run` made it, and frees the places of processes that have ended.
+    gathered: bool,
 }
 
 impl Run {
@@ -109,18 +116,24 @@ impl Run {
     pub fn open(described: &str) -> Result<Run, Errno> {
         let (pid, rest) = described.split_once(':').ok_or(Errno::INVAL)?;
         let (number, name) = rest.split_once(':').ok_or(Errno::INVAL)?;
+        let gathered = name.ends_with(GATHERED);
         let name = name.strip_suffix(GATHERED).unwrap_or(name);
         let file = shared::open(&format!("/proc/{pid}/fd/{number}"), LEN)?;
         let run = Run::of(file, name.to_owned())?;
         match run.header().layout.load(Ordering::Acquire) {
-            LAYOUT => Ok(run),
+            LAYOUT => Ok(Run { gathered, ..run }),
             _ => Err(Errno::INVAL),
         }
     }
 
     fn of(file: OwnedFd, name: String) -> Result<Run, Errno> {
         let header = Mapped::new(&file, 0, size_of::<Header>())?;
-        Ok(Run { file, header, name })
+        Ok(Run {
+            file,
+            header,
+            name,
+            gathered: false,
+        })
     }
 
     fn header(&self) -> &Header {
@@ -153,7 +166,7 @@ impl Run {
         self.header().used.load(Ordering::Acquire) as usize > PLACES / 4
     }
 
-    /// Takes a free place for a process.
+    /// Takes a free place for a process. If there is none, waits until `semcache run` has freed those of processes that have ended.
     fn take(&self, pid: u32) -> Option<usize> {
         let header = self.header();
         let free = |owner: &AtomicU32| {
@@ -161,7 +174,15 @@ impl Run {
                 .compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
         };
-        let place = header.owners.iter().position(free);
+        let mut place = header.owners.iter().position(free);
+        let waits = if self.gathered { WAITS } else { 0 };
+        for _ in 0..waits {
+            if place.is_some() {
+                break;
+            }
+            std::thread::sleep(WAIT);
+            place = header.owners.iter().position(free);
+        }
         match place {
             Some(place) => {
                 let used = u32::try_from(place + 1).unwrap_or(u32::MAX);
