@@ -24,7 +24,7 @@ export OPENBLAS_NUM_THREADS=1
 [ -z "$PREBUILT" ] || export LD_LIBRARY_PATH=$PREBUILT/lapack:$LD_LIBRARY_PATH
 
 ./solvers >plain || fail "plain: $(cat plain)"
-./solvers 200 1 >plain.short || fail "plain: $(cat plain.short)"
+for types in d dz; do ./solvers 200 1 $types >plain.$types || fail "plain: $(cat plain.$types)"; done
 ./wide 200 1 >plain.wide || fail "wide, plain: $(cat plain.wide)"
 
 # as_plain NAME PLAIN DEVICES VAR=VALUE... -- PROGRAM ARGS...
@@ -47,7 +47,7 @@ for setting in "${settings[@]}"; do
     name=$devices-$gate-$memory
     # What LAPACK calls inside itself takes long where it is copied at each call, or evicted.
     plain=plain words=()
-    if [ -n "$quick" ] && { [ "$gate" = eager ] || [ "$memory" != 1GiB ]; }; then plain=plain.short words=(200 1); fi
+    if [ -n "$quick" ] && { [ "$gate" = eager ] || [ "$memory" != 1GiB ]; }; then plain=plain.dz words=(200 1 dz); fi
     as_plain "$name" "$plain" "$devices" "${HARD[@]}" SEMCACHE_SIM="$sim" SEMCACHE_GATE="$gate" SEMCACHE_MEMORY="$memory" -- ./solvers "${words[@]}"
     checks=(offloaded)
     [ "$gate" = eager ] || checks+=(cache.closes faults)
@@ -95,10 +95,10 @@ for ((n = 2; n <= last; n += quick ? 12 : 5)); do
         rm -f injected.json
         status=0
         "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_SIM="late,poison,$what" "$COMMAND" run --devices "$(machine 1)" --report injected.json -- \
-            ./solvers 200 1 >injected.out 2>injected.stderr </dev/null || status=$?
+            ./solvers 200 1 d >injected.out 2>injected.stderr </dev/null || status=$?
         if [ $status = 70 ] && [[ $what == fail=lost:* ]] && grep -q 'only copy of the matrix' injected.stderr; then continue; fi
         [ $status = 0 ] || fail "$what: status $status, $(cat injected.stderr)"
-        cmp plain.short injected.out || fail "$what: the output differs"
+        cmp plain.d injected.out || fail "$what: the output differs"
         refused=$((refused + $("$COMMAND" report --print host injected.json)))
     done
 done
