@@ -155,6 +155,19 @@ static int CALL(_still)(const T *at, INT which)
     return 1;
 }
 
+/* How many elements of the other triangle are so still. They are zero then. */
+static long CALL(_kept)(T *a, INT n, INT ld, char uplo)
+{
+    long kept = 0;
+    for (INT j = 0; j < n; j++)
+        for (INT i = 0; i < n; i++)
+            if (uplo == 'L' ? i < j : i > j) {
+                kept += CALL(_still)(&a[i + (size_t)ld * (size_t)j], i + 3 * j);
+                a[i + (size_t)ld * (size_t)j] = 0;
+            }
+    return kept;
+}
+
 static void CALL(_solved)(const char *what, const T *b, INT n, INT sides)
 {
     for (INT s = 0; s < sides; s++)
@@ -242,13 +255,7 @@ static void CALL(_inverses)(INT n)
                 printf("trtrs %c%c%c %ld %016" PRIx64 "\n", *uplo, *op, *diag, (long)info, CALL(_hash)(b, n, sides, n));
             }
         POTRI(uplo, &n, a, &ld, &info);
-        long kept = 0;
-        for (INT j = 0; j < n; j++)
-            for (INT i = 0; i < n; i++)
-                if (*uplo == 'L' ? i < j : i > j) {
-                    kept += CALL(_still)(&a[i + (size_t)ld * (size_t)j], i + 3 * j);
-                    a[i + (size_t)ld * (size_t)j] = 0;
-                }
+        long kept = CALL(_kept)(a, n, ld, *uplo);
         printf("potri %c %ld %ld %016" PRIx64 "\n", *uplo, (long)info, kept, CALL(_hash)(a, n, n, ld));
         a[n / 3 + (size_t)ld * (size_t)(n / 3)] = 0;
         TRTRS(uplo, "N", "N", &n, &sides, a, &ld, b, &n, &info);
@@ -438,13 +445,7 @@ static void CALL(_run)(INT n)
         CALL(_sides)(copy, n, ld, b, sides, 'N');
         POTRS(uplo, &n, &sides, a, &ld, b, &n, &info);
         CALL(_solved)("potrs", b, n, sides);
-        long kept = 0;
-        for (INT j = 0; j < n; j++)
-            for (INT i = 0; i < n; i++)
-                if (*uplo == 'L' ? i < j : i > j) {
-                    kept += CALL(_still)(&a[i + (size_t)ld * (size_t)j], i + 3 * j);
-                    a[i + (size_t)ld * (size_t)j] = 0;
-                }
+        long kept = CALL(_kept)(a, n, ld, *uplo);
         printf("potrf %c %ld %ld %016" PRIx64 "\n", *uplo, (long)info, kept, CALL(_hash)(a, n, n, ld));
         memcpy(a, copy, all);
         CALL(_sides)(copy, n, ld, b, sides, 'N');

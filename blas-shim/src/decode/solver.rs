@@ -203,7 +203,7 @@ pub(crate) unsafe fn decode(
         }
         _ => None,
     };
-    // The workspace: what LAPACK says of its size.
+    // Address and bytes of the workspace, if there is one.
     let mut work = (0, 0);
     if solver.before_lwork(symbol.dtype).is_some() {
         let addr = r.readable()?;

@@ -50,6 +50,12 @@ impl View {
         place.filter(in_memory).map(Some).ok_or(Status::Invalid)
     }
 
+    /// Bytes of its elements, without the gaps between columns.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.rows * self.cols * self.element
+    }
+
     /// The columns from `from` on, before `to`.
     #[must_use]
     pub fn columns(&self, from: usize, to: usize) -> View {

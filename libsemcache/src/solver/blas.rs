@@ -13,47 +13,22 @@ use crate::with_dtype;
 impl Queueing<'_> {
     /// The diagonal of A or of its factor, in memory of the library. Returns where.
     pub(super) fn diagonal(&mut self, a: &Use) -> Result<usize, Refused> {
-        let View {
-            rows,
-            cols,
-            element,
-            ..
-        } = self.system.a;
-        let order = rows.min(cols);
-        let own = Own::zeroed(self.cache, order * element).ok_or(Refused::NoRoom)?;
-        let to = own.part(
-            Rect::interval(0, order * element),
-            (element, 1),
-            Intent::Overwrite,
-        );
-        let diagonal = diagonal_of(a, order);
-        let row = View {
-            rows: 1,
-            cols: order,
-            ..self.system.a
-        };
+        let row = diagonal_row(self.system.a);
+        let own = Own::zeroed(self.cache, row.bytes()).ok_or(Refused::NoRoom)?;
+        let to = vector(&own, &row, Intent::Overwrite);
         let kept = self.own(own);
-        self.queue_copy(row, &[diagonal, to])?;
+        self.queue_copy(row, &[diagonal_of(a, row.cols), to])?;
         Ok(kept)
     }
 
     /// An identity of the size of A, in memory of the library, which is made on the device.
     pub(super) fn identity(&mut self) -> Result<Use, Refused> {
-        let View {
-            rows,
-            cols,
-            element,
-            ..
-        } = self.system.a;
-        let (dtype, order) = (self.system.dtype, rows.min(cols));
-        let own = Own::zeroed(self.cache, rows * cols * element).ok_or(Refused::NoRoom)?;
-        let whole = Rect::interval(0, rows * cols * element);
-        let all = own.part(whole, (element, rows), Intent::Overwrite);
-        self.own(own);
+        let (view, dtype) = (self.system.a, self.system.dtype);
+        let all = self.unset(view)?;
         // Neither factor is read where both are multiplied by zero.
         let zeros = Kernel {
-            m: rows,
-            n: cols,
+            m: view.rows,
+            n: view.cols,
             alpha: Value::ZERO,
             ..Kernel::of(Routine::Geadd, dtype, [Operand::default(); 2])
         };
@@ -63,24 +38,16 @@ impl Queueing<'_> {
         };
         self.cache
             .queue(self.device, core::slice::from_ref(&all), ROOM, &fill)?;
+        let row = diagonal_row(view);
         let one = with_dtype!(dtype, T => bytes_of(&T::from_value(Value::ONE)).to_vec());
-        let ones = Own::new(self.cache, one.repeat(order).into());
-        let from = ones.part(
-            Rect::interval(0, order * element),
-            (element, 1),
-            Intent::Read,
-        );
+        let ones = Own::new(self.cache, one.repeat(row.cols).into());
+        let from = vector(&ones, &row, Intent::Read);
         self.own(ones);
-        let row = View {
-            rows: 1,
-            cols: order,
-            ..self.system.a
-        };
         let all = Use {
             access: Intent::Update,
             ..all
         };
-        self.queue_copy(row, &[from, diagonal_of(&all, order)])?;
+        self.queue_copy(row, &[from, diagonal_of(&all, row.cols)])?;
         Ok(all)
     }
 
@@ -177,6 +144,16 @@ impl Queueing<'_> {
             .queue(self.device, &[inverse, copy.clone()], ROOM, &square)?;
         Ok(copy)
     }
+}
+
+/// The size of the diagonal of a matrix, as a row.
+fn diagonal_row(of: View) -> View {
+    of.block((0, 0), (1, of.rows.min(of.cols)))
+}
+
+/// All of this memory, which has the elements of the row side by side.
+fn vector(own: &Own, row: &View, access: Intent) -> Use {
+    own.part(Rect::interval(0, row.bytes()), (row.element, 1), access)
 }
 
 /// The diagonal of a matrix as a row.

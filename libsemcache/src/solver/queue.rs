@@ -128,8 +128,8 @@ impl System {
             return 0;
         }
         let copied = self.factors().is_some() || self.solver == Solver::Potri;
-        let a = (copied as usize + self.of_identity() as usize) * bytes(&self.a);
-        a + self.b.as_ref().map_or(0, bytes) + self.pivot_count() * DenseKernel::PIVOT
+        let a = (copied as usize + self.of_identity() as usize) * self.a.bytes();
+        a + self.b.map_or(0, |b| b.bytes()) + self.pivot_count() * DenseKernel::PIVOT
     }
 }
 
@@ -152,14 +152,18 @@ impl Queueing<'_> {
         Ok(operand)
     }
 
+    /// Memory of the library for a matrix of this size, without gaps, which is yet to be written.
+    pub(super) fn unset(&mut self, view: View) -> Result<Use, Refused> {
+        let own = Own::zeroed(self.cache, view.bytes()).ok_or(Refused::NoRoom)?;
+        let whole = Rect::interval(0, view.bytes());
+        let matrix = own.part(whole, (view.element, view.rows), Intent::Overwrite);
+        self.own(own);
+        Ok(matrix)
+    }
+
     /// A copy of a matrix in memory of the library, without gaps.
     pub(super) fn copied(&mut self, view: View, from: &Use) -> Result<Use, Refused> {
-        let bytes = view.rows * view.cols * view.element;
-        let own = Own::zeroed(self.cache, bytes).ok_or(Refused::NoRoom)?;
-        let width = view.rows * view.element;
-        let whole = Rect::new(0, width, width, view.cols);
-        let to = own.part(whole, (view.element, view.rows), Intent::Overwrite);
-        self.own(own);
+        let to = self.unset(view)?;
         self.queue_copy(view, &[from.clone(), to.clone()])?;
         Ok(Use {
             access: Intent::Update,
@@ -313,9 +317,4 @@ impl Queueing<'_> {
         bytes.extend_from_slice(newest);
         Ok(bytes)
     }
-}
-
-/// Bytes of a matrix, without gaps.
-fn bytes(view: &View) -> usize {
-    view.rows * view.cols * view.element
 }

@@ -68,8 +68,7 @@ fn blas_flops(system: &System) -> f64 {
 /// Bytes of A and B.
 #[must_use]
 pub fn bytes(system: &System) -> usize {
-    let of = system.matrices().map(|v| v.rows * v.cols * v.element);
-    of.sum()
+    system.matrices().map(|view| view.bytes()).sum()
 }
 
 /// Seconds on the host, before any was timed.
