@@ -21,7 +21,7 @@ syntax() {
     local script
     for script in scripts/*.sh scripts/*/*.sh .ci/run; do bash -n "$script" || fail "$script"; done
 }
-format() { cargo fmt --all --check; }
+format() { cargo fmt --all --check && cargo fmt --manifest-path fuzz/entry/Cargo.toml --check; }
 clippy() { cargo clippy --workspace --all-targets --locked -q -- -D warnings; }
 documentation() {
     local -x RUSTDOCFLAGS="-D warnings"
