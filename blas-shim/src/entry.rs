@@ -10,12 +10,13 @@ use core::ffi::c_void;
 use core::ptr;
 use std::panic::catch_unwind;
 
-use semcache::base::Solver;
 use semcache::base::counters::WhyHost;
+use semcache::base::{Routine, Solver};
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
 use semcache::process::signals_blocked::SignalsBlocked;
 use semcache::process::spent;
+use semcache::runtime::copies;
 use semcache::runtime::solver::solve;
 use semcache::runtime::timed::{self, HostCall, Left};
 use semcache_fault::cancel;
@@ -103,8 +104,31 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     } else if let Some(reason) = reason(binding.barred) {
         counts::count(thread, symbol, binding.number(), reason);
     }
+    if binding.barred == Barred::No
+        && symbol.class == Class::Call(Routine::Copy)
+        && copied(frame, symbol, binding)
+    {
+        return ptr::null();
+    }
     thread.forwarded(sp, site);
     host(frame, symbol, binding)
+}
+
+/// Whether several threads have made a copy that runs on the host. If the call was to be timed, its time has been taken.
+fn copied(frame: &mut Frame, symbol: &Symbol, binding: &Binding) -> bool {
+    // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
+    let decoded = unsafe { decode::decode(frame, symbol, binding.width, false) };
+    frame.begins();
+    let copied = decoded
+        .is_ok_and(|decoded| runtime::caught(|| copies::copy(&decoded.call)).unwrap_or(false));
+    if copied {
+        if frame.is_timed() {
+            frame.ended();
+        }
+        frame.jump();
+        frame.result = 0;
+    }
+    copied
 }
 
 /// A call of a driver of LAPACK: a device computes it, or the host's LAPACK, whose time is taken. Without `thread.forwarded`: BLAS calls

@@ -75,6 +75,11 @@ impl Frame {
         }
     }
 
+    /// Whether [`Frame::time`] has said so of this call.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed != 0
+    }
+
     /// The call, which is timed, is of a solver that computes on this matrix.
     pub(crate) fn computes_on(&mut self, matrix: Option<&'static Matrix>) {
         self.matrix = matrix;

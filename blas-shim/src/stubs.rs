@@ -19,6 +19,7 @@ use core::mem::offset_of;
 
 use semcache::base::counters::{PAGE, Page};
 use semcache::base::{Routine, Solver};
+use semcache::runtime::copies;
 
 use crate::core as runtime;
 use crate::decode::{FLOOR_1, FLOOR_2, FLOOR_3};
@@ -239,6 +240,44 @@ macro_rules! larger_squared {
         ]);
     };
 }
+
+/// The copy of a vector: `$narrow` and `$wide` load its length into `r10`, and `$steps` jump to `4f` if an increment is not 1. Their lower
+/// halves say so in almost all cases; [`copy`](semcache::runtime::copies::copy) looks at all of them.
+macro_rules! copy {
+    ($cblas:literal, [$($narrow:expr),*], [$($wide:expr),*], [$($steps:expr),*]) => {
+        small_or_enter!(($cblas, 0, work::COPY), FLOOR_1, [
+            $($narrow,)*
+            concat!("cmp r10, ", 4096), "jl 5f", $($steps,)* "5:"
+        ], [
+            $($wide,)*
+            concat!("cmp r10, ", 4096), "jl 6f", $($steps,)* "6:"
+        ]);
+    };
+}
+
+const _: () = assert!(copies::LEAST == 4096, "the number in `copy`");
+
+copy!(
+    false,
+    ["cmp rdi, 4095", "jbe 4f", "movsxd r10, dword ptr [rdi]"],
+    ["cmp rdi, 4095", "jbe 4f", "mov r10, qword ptr [rdi]"],
+    [
+        "cmp rdx, 4095",
+        "jbe 4f",
+        "cmp r8, 4095",
+        "jbe 4f",
+        "cmp dword ptr [rdx], 1",
+        "jne 4f",
+        "cmp dword ptr [r8], 1",
+        "jne 4f"
+    ]
+);
+copy!(
+    true,
+    ["movsxd r10, edi"],
+    ["mov r10, rdi"],
+    ["cmp edx, 1", "jne 4f", "cmp r8d, 1", "jne 4f"]
+);
 
 /// Stubs of Fortran's routines: `$before` is the number of arguments before the sizes; the other parameters are the
 /// registers that hold the addresses of the sizes. A routine with another number of arguments before its sizes does not

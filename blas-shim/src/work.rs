@@ -1,6 +1,7 @@
 //! Which arguments say how much work a call is, by the record of its routine. The stubs have these positions in their
 //! machine code; [`is_small`](crate::decode::is_small) reads the same sizes by the record itself.
 
+use semcache::base::Routine;
 use semcache::base::routine::{Dim, Flag};
 
 use crate::symbols::Class;
@@ -9,6 +10,9 @@ use crate::symbols::Class;
 pub(crate) const UNKNOWN: u8 = 0;
 /// The length of vectors.
 pub(crate) const LENGTH: u8 = 1;
+/// The length of vectors that the host copies by several threads if an increment is not 1: such a call of
+/// [`LEAST`](semcache::runtime::copies::LEAST) elements is not found small.
+pub(crate) const COPY: u8 = 7;
 /// The rows and columns of a matrix, whose product is the work.
 pub(crate) const MN: u8 = 2;
 /// The order of a square matrix, whose square is the work.
@@ -28,6 +32,7 @@ pub(crate) const fn of(class: Class) -> u8 {
     };
     let record = routine.record();
     match (record.level, record.signature.sizes) {
+        (1, [Dim::M]) if matches!(routine, Routine::Copy) => COPY,
         (1, [Dim::M]) => LENGTH,
         (2, [Dim::M, Dim::N]) => MN,
         (2, [Dim::N]) => NN,

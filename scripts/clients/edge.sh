@@ -26,7 +26,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled interrupted deferred handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment spread checked spawning guards vanishing sandbox pointers numbers neighbours factorise fronts unpaid window)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted deferred handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment spread checked spawning guards vanishing sandbox pointers numbers neighbours factorise fronts unpaid window copies)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -125,6 +125,11 @@ same environment_rounding offloaded cache.closes faults calls.dgemm.why_host.env
 for what in before after; do expected=9 same environment_$what -- ./environment $what 64; done
 same environment_quiet offloaded cache.closes faults calls.dgemm.why_host.environment -- ./environment quiet 64
 same environment_flush offloaded cache.closes faults calls.dgemm.host==0 -- ./environment flush 64
+# Copies that the host makes, by several threads: also where the machine has two cores only.
+more=(SEMCACHE_DISABLE=scopy,dcopy,ccopy,zcopy)
+same copies offloaded cache.closes faults calls.dcopy.why_host.disabled -- ./copies helpers
+more=()
+chosen copies && { [ "$(wc -l <helpers)" = $((1 + ${#settings[@]})) ] && [ "$(sed -n 1p helpers)" = 0 ] && ! sed 1d helpers | grep -qx 0 || fail "copies: threads: $(tr '\n' ' ' <helpers)"; }
 # In the default setting, with matrices that are large enough for devices. GPUs are initialised while the host BLAS
 # computes.
 hard=("${HARD[@]}") HARD=()

@@ -269,6 +269,10 @@ grep ^cusolver counts | while read -r name _; do
     done
 done >ends
 say "cuSOLVER: $(wc -l <ends) failures, $(grep -c host ends) finished on the host"
+# A program that only solves brings devices up, too, once its calls have taken long enough.
+LD_LIBRARY_PATH=$dir/gpu run SEMCACHE_OFFLOAD=auto SEMCACHE_DEVICES=auto "SEMCACHE_STANDIN_COUNTS=$dir/counts.one" -- ./solvers 1500 1 d
+[ $status = 0 ] && [ ! -s run.stderr ] || fail "solvers by themselves: status $status, $(cat run.stderr)"
+grep -q '^cuInit [1-9]' counts.one || fail "solvers by themselves bring no device up"
 rm -rf lacking_solver && mkdir lacking_solver
 ln gpu/libcuda.so.1 gpu/libcublas.so.13 lacking_solver/
 solver "$dir/lacking_solver"

@@ -51,7 +51,8 @@ def read(path):
                     text = entry.str if hasattr(entry, "str") else entry.name
                     table[entry.iid] = text.decode() if isinstance(text, bytes) else text
         event = packet.track_event
-        if not packet.HasField("track_event") or event.type == TrackEvent.TYPE_SLICE_END:
+        # The ends of slices, and the bytes of devices' memory in use, have no category.
+        if not packet.HasField("track_event") or event.type in (TrackEvent.TYPE_SLICE_END, TrackEvent.TYPE_COUNTER):
             continue
         category, name = categories[event.category_iids[0]], names[event.name_iid]
         value = lambda key: next(a for a in event.debug_annotations if keys[a.name_iid] == key)

@@ -382,6 +382,15 @@ static void CALL(_qr)(INT m, INT n, INT cols)
         APPLYQ("L", "N", &m, &n, &least, of, &ld, tau, q, &ld, work, &lwork, &info);
         CALL(_near)("Q R of extreme numbers", q, ld, a, ld, m, n, wide);
     }
+    /* A column that is next to nothing beside the others: Q is unitary nevertheless. */
+    memcpy(of, a, all * sizeof *a);
+    for (INT i = 0; i < m; i++)
+        of[i + (size_t)ld * (size_t)(n / 2)] *= sizeof(R) == 4 ? 1e-42f : 1e-320;
+    GEQRF(&m, &n, of, &ld, tau, work, &lwork, &info);
+    memcpy(q, a, all * sizeof *a);
+    APPLYQ("L", "N", &m, &n, &least, of, &ld, tau, q, &ld, work, &lwork, &info);
+    APPLYQ("L", TURNED, &m, &n, &least, of, &ld, tau, q, &ld, work, &lwork, &info);
+    CALL(_near)("Q^H Q A", q, ld, a, ld, m, n, wide);
     GEQRF(&m, &n, of, &ld, tau, work, &(INT){n - 1}, &info);
     printf("geqrf in little workspace %ld\n", (long)info);
     free(a), free(r), free(q), free(of), free(tau), free(work);

@@ -49,6 +49,8 @@ heuristics! {
         "An upload that a single call does not pay for is made for the calls that are expected to follow.";
     Samples = "samples",
         "A few words of an input that no device holds tell whether the CPU rewrites it between calls.";
+    Copies = "copies",
+        "Copies of vectors whose elements are whole pages apart are made by several threads.";
     Alike = "alike",
         "A new block is expected to be used as the last block of its length.";
 }

@@ -3,6 +3,7 @@
 //! ([`exit`]).
 
 mod at_site;
+pub mod copies;
 pub mod counted;
 mod devices;
 pub mod exit;

@@ -107,10 +107,7 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
         return Err(WhyHost::Aliased);
     }
     retire::secluded()?;
-    // Devices are brought up as for a product of as much work.
-    let order = i64::try_from(system.a.rows.min(system.a.cols)).unwrap_or(i64::MAX);
-    let alike = Call::new(Routine::Gemm, system.dtype, &[order, order, order / 3], &[]);
-    let runtime = start::for_call(&alike, false)?;
+    let runtime = start::for_call(&product_alike(system), false)?;
     // Read with no lock held: the page may be inaccessible.
     let given = match (system.factors(), system.pivots, system.beside()) {
         // getri never reads the last one, which exchanges no rows.
@@ -147,6 +144,15 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
         Err(Refused::NoRoom) => Err(WhyHost::OutOfMemory),
         Err(Refused::Other) => Err(WhyHost::Refused),
     }
+}
+
+/// A product of as much work, as which the call counts where devices are not up yet. Only its sizes and the alignment of its operands
+/// matter.
+fn product_alike(system: &System) -> Call {
+    let order = i64::try_from(system.a.rows.min(system.a.cols)).unwrap_or(i64::MAX);
+    let matrix = (system.a.addr, order);
+    let sizes = [order, order, (order / 3).max(1)];
+    Call::new(Routine::Gemm, system.dtype, &sizes, &[matrix; 3])
 }
 
 /// The device that is to compute it: the one that holds most of the matrices.
@@ -325,6 +331,39 @@ fn store_matrix(view: &View, bytes: &[u8]) {
         unsafe {
             let to = (view.addr as *mut u8).add(j * step);
             core::ptr::copy_nonoverlapping(from.as_ptr(), to, column);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{Diag, Op, Side, Uplo};
+    use crate::blas::args::{Checked, check};
+
+    #[test]
+    fn the_product_of_as_much_work_is_a_legal_call() {
+        for order in [1, 2, 3, 4096] {
+            let system = System {
+                solver: Solver::Potrf,
+                dtype: Dtype::D,
+                uplo: Uplo::Lower,
+                op: Op::None,
+                diag: Diag::NonUnit,
+                side: Side::Left,
+                a: View {
+                    addr: 1 << 20,
+                    rows: order,
+                    cols: order,
+                    ld: order,
+                    element: 8,
+                },
+                b: None,
+                pivots: None,
+                tau: None,
+                condition: None,
+            };
+            assert!(matches!(check(&product_alike(&system)), Checked::Run(..)));
         }
     }
 }

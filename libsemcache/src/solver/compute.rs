@@ -15,7 +15,7 @@ use crate::hints::view::View;
 use crate::sparse::arrays::Own;
 use crate::with_dtype;
 
-/// The largest element of R is that much larger than numbers whose squares are not normal, and smaller than those whose squares overflow.
+/// The diagonal of R is that much larger than numbers whose squares are not normal, and smaller than those whose squares overflow.
 const SQUARES: f64 = 1e4;
 
 /// What became of a system.
@@ -258,11 +258,18 @@ fn usual(system: &System, diagonal: &[u8]) -> bool {
     match system.factors() {
         // A row with an infinite element, or one that is no number, has such a diagonal.
         Some(Step::Cholesky) => all.all(|x| x.re.is_finite()),
-        // LAPACK scales columns whose squares no number holds.
+        // LAPACK scales columns whose squares no number holds: its reflectors are unitary where rounding has left next to nothing of a
+        // column. Such a column whose squares have all become zero has a zero here, and is none to a matrix of usual numbers.
         Some(Step::Qr) => {
             let (tiny, largest) = range(system.dtype);
-            let most = all.map(|x| x.re.abs()).fold(0.0, f64::max);
-            tiny.sqrt() * SQUARES < most && most < largest.sqrt() / SQUARES
+            let usual = tiny.sqrt() * SQUARES..largest.sqrt() / SQUARES;
+            let mut found = false;
+            let each = all.all(|x| {
+                let size = x.re.abs();
+                found |= size > 0.0;
+                size == 0.0 || usual.contains(&size)
+            });
+            each && found
         }
         Some(_) => true,
         None => !all.any(Value::is_zero),
