@@ -56,7 +56,7 @@ for setting in "${settings[@]}"; do
         for p in s c z; do checks+=("calls.${p}getrf.offloaded>=8" "calls.${p}getrs.offloaded==14" "calls.${p}gesv.offloaded==4" "calls.${p}potrf.offloaded==10" "calls.${p}potrs.offloaded==6" "calls.${p}posv.offloaded==4"
             "calls.${p}getri.offloaded==2" "calls.${p}potri.offloaded==4" "calls.${p}trtrs.offloaded==24" "calls.${p}geqrf.offloaded==8"
             "calls.${p}gecon.offloaded==22" "calls.${p}pocon.offloaded==4"); done
-        checks+=(calls.{sor,cun,zun}{gqr.offloaded==6,mqr.offloaded==32})
+        checks+=(calls.{sor,cun,zun}{gqr.offloaded==6,mqr.offloaded==48})
         checks+=("calls.dgesv.offloaded==4" "calls.dgesv.why_host.unsupported==2" "calls.dgesv.why_host.forked==3")
     elif [[ $memory == @(512KiB|1280KiB|1500KiB|1MiB) ]]; then
         checks+=("calls.zgesv.why_host.out_of_memory>=1")

@@ -326,9 +326,12 @@ static void CALL(_qr)(INT m, INT n, INT cols)
     T *a = calloc(all, sizeof *a), *r = calloc(all, sizeof *r), *q = calloc(all, sizeof *q), *of = calloc(all, sizeof *of);
     T *tau = calloc((size_t)wide, sizeof *tau), *work = calloc((size_t)lwork, sizeof *work);
     INT info = -99;
+    uint32_t drawn = 1;
     for (INT j = 0; j < n; j++)
-        for (INT i = 0; i < m; i++)
-            a[i + (size_t)ld * (size_t)j] = NUMBER((int)((i * 37 + j * 11 + i * j) % 19) - 9, (int)((i * 5 + j * 23) % 17) - 8);
+        for (INT i = 0; i < m; i++) {
+            drawn = drawn * 1664525 + 1013904223;
+            a[i + (size_t)ld * (size_t)j] = NUMBER((int)(drawn >> 20) % 19 - 9, (int)(drawn >> 10) % 17 - 8);
+        }
     memcpy(of, a, all * sizeof *a);
     GEQRF(&m, &n, of, &ld, tau, work, &lwork, &info);
     printf("geqrf %ld work %g\n", (long)info, creal(work[0]));
