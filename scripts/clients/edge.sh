@@ -125,8 +125,8 @@ same environment_rounding offloaded cache.closes faults calls.dgemm.why_host.env
 for what in before after; do expected=9 same environment_$what -- ./environment $what 64; done
 same environment_quiet offloaded cache.closes faults calls.dgemm.why_host.environment -- ./environment quiet 64
 same environment_flush offloaded cache.closes faults calls.dgemm.host==0 -- ./environment flush 64
-# Copies that the host makes, by several threads: also where the machine has two cores only.
-more=(SEMCACHE_DISABLE=scopy,dcopy,ccopy,zcopy)
+# Copies that the host makes, by several threads: by two, as the environment says.
+more=(SEMCACHE_DISABLE=scopy,dcopy,ccopy,zcopy OPENBLAS_NUM_THREADS=2)
 same copies offloaded cache.closes faults calls.dcopy.why_host.disabled -- ./copies helpers
 more=()
 chosen copies && { [ "$(wc -l <helpers)" = $((1 + ${#settings[@]})) ] && [ "$(sed -n 1p helpers)" = 0 ] && ! sed 1d helpers | grep -qx 0 || fail "copies: threads: $(tr '\n' ' ' <helpers)"; }

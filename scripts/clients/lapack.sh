@@ -6,17 +6,20 @@
 #   lapack.sh [--quick]             --quick: the hard setting only, without the testers that make most of the calls
 #   lapack.sh --hard [P...]         the hard setting only, in the precisions P (of s d c z; default d): long
 #   lapack.sh --default [P...]      the default setting only (default: all four)
+#   lapack.sh --solvers [P...]      the linear equations whose solvers devices have, in the precisions P (default: all four), on one and
+#                                   three devices: late and poison, every 10th launch refused, a device lost at each 10th operation
 #   lapack.sh --time [PAIRS]        default setting and plain in turn, 5 times: user time at most 1.10 times the plain
 #   PRECISION=z lapack.sh ...       another precision than d for the hard setting and the times
 #   JOBS=N lapack.sh ...            N testers at once (not in --time)
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 precision=${PRECISION:-d}
-hard=$precision default="s d c z" quick='' pairs=''
+hard=$precision default="s d c z" quick='' pairs='' solvers=''
 case ${1:-} in
 --quick) quick=1 default='' ;;
 --hard) default='' hard="${*:2}" hard=${hard:-$precision} ;;
 --default) hard='' default="${*:2}" default=${default:-s d c z} ;;
+--solvers) hard='' default='' solvers="${*:2}" solvers=${solvers:-s d c z} ;;
 --time) pairs=${2:-5} ;;
 '') ;;
 *) fail "unknown option $1" ;;
@@ -55,6 +58,13 @@ cut() {
 # programs PRECISION: prints a line for each run: its name, the tester, its input.
 programs() {
     local p=$1 input
+    if [ -n "$solvers" ]; then
+        cut "$p"
+        # Least squares are tested with each combination of sizes, block sizes and ranks: of the sizes and block sizes one or two.
+        sed -i -e 2c1 -e 3c50 -e 4c2 -e '5c10 50' -e 6c1 -e 7c2 -e 8c1 -e 9c20 -e 10c1 "${p}test.${p^}LS.in"
+        for input in "${p}test.${p^}"{GE,PO,TR,QR,LS}.in; do echo "${input%.in} xlintst$p $input"; done
+        return
+    fi
     if [ -n "$pairs" ]; then
         echo "${p}test xlintst$p $T/${p}test.in"
         echo "${p}svd xeigtst$p $T/svd.in"
@@ -85,8 +95,8 @@ testers() {
     wait
 }
 
-# results OUT: everything that the testers printed, except times.
-results() { (cd "$1" && grep -a '' -- * | grep -av 'Total time used'); }
+# results OUT: everything that the testers printed, except times, and what the library says of refusals and lost devices.
+results() { (cd "$1" && grep -a '' -- * | grep -av "Total time used${solvers:+\|^[^:]*:semcache: }"); }
 
 if [ -n "$pairs" ]; then
     # timed NAME PREFIX...: adds the user seconds of all testers.
@@ -120,7 +130,7 @@ as_plain() {
     results "plain.$p" >"plain.$p.expected"
     passes=$(grep -cE 'passed the (threshold|tests)' "plain.$p.expected") || fail "$p: nothing passes in the plain run"
     SECONDS=0
-    testers "$name.$p" "$p" preloaded "$dir/reports/$name.$p" "$@" "SEMCACHE_DEVICES=$(machine 2)" --
+    testers "$name.$p" "$p" preloaded "$dir/reports/$name.$p" "SEMCACHE_DEVICES=$(machine 2)" "$@" --
     results "$name.$p" >"$name.$p.results"
     diff "plain.$p.expected" "$name.$p.results" >"$name.$p.diff" || { head -40 "$name.$p.diff"; fail "$name, $p: other results than plain"; }
     say "lapack $name $p: $passes lines of passes as plain, $SECONDS s"
@@ -132,4 +142,16 @@ done
 for p in $hard; do
     as_plain hard "$p" "${HARD[@]}"
     sum "$dir/reports/hard.$p" offloaded cache.closes faults
+done
+# Refusals and losses of simulated devices: a driver of LAPACK takes 10 operations and more, so each of them meets some.
+for p in $solvers; do
+    for n in 1 3; do
+        simulated || { as_plain "solvers$n" "$p" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine $n)"; continue; }
+        for sim in late,seed=$n poison,seed=$n fail=launches:10; do
+            as_plain "solvers$n.$sim" "$p" "${HARD[@]}" "SEMCACHE_DEVICES=sim:$n" "SEMCACHE_SIM=$sim"
+            sum "$dir/reports/solvers$n.$sim.$p" "calls.${p}getrf.offloaded" "calls.${p}potrf.offloaded" "calls.${p}geqrf.offloaded" cache.closes faults
+        done
+        [ "$p" = d ] || continue
+        for ((at = 10; at <= 200; at += 10)); do as_plain "lost$n" "$p" "${HARD[@]}" "SEMCACHE_DEVICES=sim:$n" "SEMCACHE_SIM=fail=lost:$at"; done
+    done
 done

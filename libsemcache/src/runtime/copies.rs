@@ -38,6 +38,23 @@ const ENOUGH: usize = 1 << 20;
 /// Elements of such copies so far.
 static COPIED: AtomicUsize = AtomicUsize::new(0);
 
+/// How many threads may copy, the calling one included: as many as the process has processors, by its affinity and its control groups, or
+/// fewer if the environment limits the threads of BLAS libraries.
+fn threads() -> usize {
+    const LIMITS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    let found = FOUND.load(Relaxed);
+    if found > 0 {
+        return found;
+    }
+    let limit = |name| std::env::var(name).ok()?.trim().parse::<usize>().ok();
+    let limit = LIMITS.into_iter().filter_map(limit).min();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let found = limit.unwrap_or(THREADS).min(processors).clamp(1, THREADS);
+    FOUND.store(found, Relaxed);
+    found
+}
+
 /// Makes a copy that runs on the host, by several threads. Returns whether it has; otherwise nothing has changed.
 #[must_use]
 pub fn copy(call: &Call) -> bool {
@@ -71,7 +88,11 @@ pub fn copy(call: &Call) -> bool {
         return false;
     }
     let _blocked = SignalsBlocked::new();
-    crew::recruit(THREADS);
+    let threads = threads();
+    if threads < 2 {
+        return false;
+    }
+    crew::recruit(threads);
     if !crew::exists() {
         return false;
     }
