@@ -47,6 +47,7 @@ fn threads() -> usize {
     if found > 0 {
         return found;
     }
+    #[expect(clippy::disallowed_methods, reason = "variables of other libraries")]
     let limit = |name| std::env::var(name).ok()?.trim().parse::<usize>().ok();
     let limit = LIMITS.into_iter().filter_map(limit).min();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
