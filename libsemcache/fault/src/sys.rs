@@ -150,10 +150,11 @@ pub(crate) fn first_thread_blocks() -> Option<KernelSet> {
     let read = rustix::io::read(&file, &mut line[..]).ok()?;
     let line = line.get(..read)?;
     let name = line.iter().rposition(|byte| *byte == b')')?;
-    let field = line
-        .get(name + 2..)?
-        .split(|byte| *byte == b' ')
-        .nth(BEFORE)?;
+    let mut fields = line.get(name + 2..)?.split(|byte| *byte == b' ');
+    // It may have ended before the others.
+    let alive = |state: &&[u8]| !matches!(state, [b'Z' | b'X']);
+    fields.next().filter(alive)?;
+    let field = fields.nth(BEFORE - 1)?;
     str::from_utf8(field).ok()?.parse().ok()
 }
 

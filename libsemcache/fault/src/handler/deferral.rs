@@ -344,6 +344,22 @@ pub fn inform(signal: c_int) {
     INFORMED_OF.fetch_or(sys::bit(signal), Ordering::AcqRel);
 }
 
+/// The signals that are passed on. A profiler's belong to the thread that has used the processor, and that of a broken pipe, whose siginfo
+/// looks like one of `kill`, to the thread that has written.
+const OF_PROCESS: [c_int; 11] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+    libc::SIGWINCH,
+];
+
 /// Added to the code of a signal that is passed on: only the kernel sends a thread codes that are not negative.
 const PASSED_ON: c_int = c_int::MIN;
 
@@ -355,7 +371,8 @@ const PASSED_ON: c_int = c_int::MIN;
 unsafe fn passed_on(signal: c_int, info: *mut siginfo_t) -> bool {
     /// Sent by the kernel itself: by a terminal, or when an interval timer expires.
     const SI_KERNEL: c_int = 0x80;
-    if INFORMED_OF.load(Ordering::Acquire) & sys::bit(signal) == 0 {
+    let informed = INFORMED_OF.load(Ordering::Acquire) & sys::bit(signal) != 0;
+    if !informed || !OF_PROCESS.contains(&signal) {
         return false;
     }
     // SAFETY: the kernel wrote it.
