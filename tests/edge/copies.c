@@ -56,15 +56,15 @@ static pthread_t main_thread;
 static void tick(int signal)
 {
     (void)signal;
-    /* The kernel chooses another thread, one of the BLAS's, while the main one is in this handler. */
+    /* The kernel chooses another thread, one of the BLAS's, while the main one is in this handler: for long only if it does not jump. */
     if (!pthread_equal(pthread_self(), main_thread)) {
-        elsewhere = elsewhere + 1;
+        elsewhere = elsewhere + (jumps != 0);
         return;
     }
     ticks = ticks + 1;
-    seen += c[(size_t)ticks * 7919 % ALL] + d[(size_t)ticks * 104729 % ALL];
     if (jumps)
         siglongjmp(away, 1);
+    seen += c[(size_t)ticks * 7919 % ALL] + d[(size_t)ticks * 104729 % ALL];
 }
 
 static void every(int microseconds)
