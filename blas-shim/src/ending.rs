@@ -37,7 +37,6 @@ static BEGINNING: extern "C" fn() = beginning;
 /// first process that is preloaded also puts its id, and where the processes that it starts are to count, into the environment,
 /// which they inherit. Nothing else happens before the first BLAS call.
 extern "C" fn beginning() {
-    semcache_fault::handler::mask::first_thread();
     semcache::runtime::fork::watch();
     semcache::runtime::start::ahead_of_libraries(crate::resolve::bind_ahead);
     crate::resolve::cores();

@@ -56,24 +56,16 @@ unsafe fn action(
         let mut given = new;
         if !new.is_null() {
             let copy = copy.write(new.read());
-            let function = noted(signal, copy.sa_sigaction, copy.sa_flags);
-            if function != copy.sa_sigaction {
-                copy.sa_flags |= libc::SA_SIGINFO;
-            }
-            copy.sa_sigaction = function;
+            copy.sa_sigaction = noted(signal, copy.sa_sigaction, copy.sa_flags);
             copy.sa_mask = handler::strip(&raw const copy.sa_mask);
             given = copy;
         }
         let result = real(signal, given, old);
-        if result == 0 && !new.is_null() {
-            deferral::inform(signal);
-        }
         if result == 0 && !old.is_null() {
             if handler::last::is_last((*old).sa_sigaction) {
                 // What the program has is the default, without flags and mask.
                 old.write(MaybeUninit::zeroed().assume_init());
             }
-            (*old).sa_flags = deferral::flags_of((*old).sa_sigaction, (*old).sa_flags);
             (*old).sa_sigaction = deferral::unwrapped((*old).sa_sigaction);
         }
         result
@@ -121,15 +113,7 @@ unsafe fn simple(
             Some(0) => old.assume_init().sa_sigaction,
             Some(_) => libc::SIG_ERR,
             None => match real {
-                Some(real) => {
-                    let function = noted(signal, function, flags);
-                    deferral::not_informed(signal);
-                    let before = real(signal, function);
-                    if before != libc::SIG_ERR {
-                        deferral::inform(signal);
-                    }
-                    deferral::unwrapped(before)
-                }
+                Some(real) => deferral::unwrapped(real(signal, noted(signal, function, flags))),
                 None => {
                     set_errno(libc::ENOSYS);
                     libc::SIG_ERR
@@ -195,16 +179,10 @@ unsafe fn mask(
     unsafe {
         if set.is_null() || how == libc::SIG_UNBLOCK {
             // Made accessible before the call: the kernel changes the mask before it fails to write the old mask.
-            let result = reached([small(set), small(old)], || real(how, set, old));
-            if !set.is_null() {
-                handler::mask::changed();
-            }
-            return result;
+            return reached([small(set), small(old)], || real(how, set, old));
         }
         let stripped = handler::strip(set);
-        let result = reached([small(old)], || real(how, &raw const stripped, old));
-        handler::mask::changed();
-        result
+        reached([small(old)], || real(how, &raw const stripped, old))
     }
 }
 

@@ -10,7 +10,6 @@
 //! but other preloaded libraries may interpose it, and glibc does not promise to keep it.
 
 use libc::{c_int, siginfo_t};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 /// A signal set as the kernel sees it: bit `n - 1` is signal `n`.
@@ -110,65 +109,18 @@ pub(crate) fn current_tid() -> u32 {
         .cast_unsigned()
 }
 
-/// The address of the calling thread's control block, without a system call.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub(crate) fn control_block() -> usize {
-    let block: usize;
-    // SAFETY: the first word of a thread's control block is its own address, by the ABI of thread-local storage.
-    unsafe {
-        core::arch::asm!("mov {}, fs:[0]", out(reg) block, options(nostack, preserves_flags, readonly));
-    }
-    block
-}
-
-/// On architectures without entries for handlers no code asks which thread this is.
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn control_block() -> usize {
-    usize::MAX
-}
-
-/// The process's id, which is that of its first thread.
-pub(crate) fn current_pid() -> u32 {
-    rustix::process::getpid()
-        .as_raw_nonzero()
-        .get()
-        .cast_unsigned()
-}
-
-/// The signals below 32 that the process's first thread blocks; `None` if that cannot be read. Signal handlers may call this.
-pub(crate) fn first_thread_blocks() -> Option<KernelSet> {
-    /// Fields behind the command's name, which ends with the last parenthesis.
-    const BEFORE: usize = 29;
-    let file = rustix::fs::open(
-        c"/proc/self/stat",
-        OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .ok()?;
-    let mut line = [0_u8; 768];
-    let read = rustix::io::read(&file, &mut line[..]).ok()?;
-    let line = line.get(..read)?;
-    let name = line.iter().rposition(|byte| *byte == b')')?;
-    let mut fields = line.get(name + 2..)?.split(|byte| *byte == b' ');
-    // It may have ended before the others.
-    let alive = |state: &&[u8]| !matches!(state, [b'Z' | b'X']);
-    fields.next().filter(alive)?;
-    let field = fields.nth(BEFORE - 1)?;
-    str::from_utf8(field).ok()?.parse().ok()
-}
-
-/// Sends a signal with this `siginfo` to a thread of this process. False if the kernel refuses.
+/// Sends a signal with this `siginfo` to the calling thread. False if the kernel refuses.
 ///
 /// # Safety
 /// `info` points to a valid `siginfo_t`.
-pub(crate) unsafe fn queue_to(tid: u32, signal: c_int, info: *const siginfo_t) -> bool {
+pub(crate) unsafe fn requeue(signal: c_int, info: *const siginfo_t) -> bool {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
     // SAFETY: the kernel reads `info`, which the caller vouches for.
     let sent = unsafe {
         syscall4(
             libc::SYS_rt_tgsigqueueinfo,
-            current_pid() as usize,
-            tid as usize,
+            pid as usize,
+            current_tid() as usize,
             signal as usize,
             info as usize,
         )

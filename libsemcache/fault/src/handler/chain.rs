@@ -35,7 +35,7 @@ pub(super) unsafe fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut 
             // signal is sent again with the same siginfo.
             if !synchronous {
                 // SAFETY: `info` is valid by the contract.
-                unsafe { sys::queue_to(sys::current_tid(), signal, info) };
+                unsafe { sys::requeue(signal, info) };
             }
         }
         handler => {

@@ -17,12 +17,8 @@
 //! stack without room for a fault's frame is deferred likewise, until the interrupted handler returns
 //! (`mask::is_cramped`).
 //!
-//! A signal that is sent to the process (Ctrl-C, an interval timer, `kill`) is handled by its first thread, unless that blocks it. If the
-//! first thread blocks it only because it is in a call of the runtime, the kernel chooses another thread, one of the host BLAS perhaps; the
-//! entry then passes the signal on to the first thread, which handles it as soon as it blocks signals no longer.
-//!
-//! The kernel writes no siginfo for a handler without `SA_SIGINFO`, so the kernel's flags of an entry always have that flag ([`inform`]), and
-//! the same function has different entries with and without it, by which the program is told its own flags. The lock's own word tells whether the thread holds the lock, and a register tells which thread
+//! The kernel writes no siginfo for a handler without `SA_SIGINFO`, so the same function has different entries with and
+//! without that flag. The lock's own word tells whether the thread holds the lock, and a register tells which thread
 //! this is: no code here needs thread-local variables, whose first use may allocate.
 
 use core::mem;
@@ -183,7 +179,7 @@ unsafe fn defer(signal: c_int, info: *const siginfo_t, context: *mut c_void) -> 
     // Blocked so that neither this signal nor another one comes before the handler has returned.
     let now = sys::sigprocmask(libc::SIG_BLOCK, mask::ASYNCHRONOUS).ok()?;
     // SAFETY: by the contract.
-    if !unsafe { sys::queue_to(sys::current_tid(), signal, info) } {
+    if !unsafe { sys::requeue(signal, info) } {
         let _ = sys::sigprocmask(libc::SIG_SETMASK, now);
         return None;
     }
@@ -196,10 +192,22 @@ unsafe fn defer(signal: c_int, info: *const siginfo_t, context: *mut c_void) -> 
     }
 }
 
-/// Identifies the calling thread.
+/// Identifies the calling thread: the address of its thread control block.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 fn me() -> usize {
-    sys::control_block() & !FLAGS
+    let block: usize;
+    // SAFETY: the first word of a thread's control block is its own address, by the ABI of thread-local storage.
+    unsafe {
+        core::arch::asm!("mov {}, fs:[0]", out(reg) block, options(nostack, preserves_flags, readonly));
+    }
+    block & !FLAGS
+}
+
+/// On architectures without entries no code asks which thread holds the lock.
+#[cfg(not(target_arch = "x86_64"))]
+fn me() -> usize {
+    !FLAGS
 }
 
 /// Bit beside a function: it was installed with `SA_SIGINFO`. No address of the program has this bit.
@@ -300,100 +308,6 @@ pub fn unwrapped(found: usize) -> usize {
     function_of(found).unwrap_or(found)
 }
 
-/// The flags that the program gave with the handler that the kernel has: an entry always has `SA_SIGINFO`.
-#[must_use]
-pub fn flags_of(found: usize, flags: c_int) -> c_int {
-    let known = first_entry()
-        .filter(|_| is_entry(found))
-        .and_then(|first| FUNCTIONS.get((found - first) / LENGTH));
-    match known.map(|function| function.load(Ordering::Acquire)) {
-        Some(function) if function & INFORMED == 0 => flags & !libc::SA_SIGINFO,
-        _ => flags,
-    }
-}
-
-/// The signals whose entries are known to get a siginfo.
-static INFORMED_OF: AtomicU64 = AtomicU64::new(0);
-
-/// Called before a function of libc installs a handler without `SA_SIGINFO`, perhaps an entry.
-pub fn not_informed(signal: c_int) {
-    if mask::holds_back(signal) {
-        INFORMED_OF.fetch_and(!sys::bit(signal), Ordering::AcqRel);
-    }
-}
-
-/// Gives the kernel's disposition of a signal `SA_SIGINFO` if its handler is an entry. Called after the program has installed a handler.
-pub fn inform(signal: c_int) {
-    if !mask::holds_back(signal) {
-        return;
-    }
-    // SAFETY: changes nothing.
-    let Ok(mut found) = (unsafe { sys::sigaction(signal, None) }) else {
-        return;
-    };
-    if !is_entry(found.handler) {
-        return not_informed(signal);
-    }
-    if found.flags & libc::SA_SIGINFO as u64 == 0 {
-        found.flags |= libc::SA_SIGINFO as u64;
-        // SAFETY: the handler that the signal has already.
-        if unsafe { sys::sigaction(signal, Some(&found)) }.is_err() {
-            return not_informed(signal);
-        }
-    }
-    INFORMED_OF.fetch_or(sys::bit(signal), Ordering::AcqRel);
-}
-
-/// The signals that are passed on. A profiler's belong to the thread that has used the processor, and that of a broken pipe, whose siginfo
-/// looks like one of `kill`, to the thread that has written.
-const OF_PROCESS: [c_int; 11] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGALRM,
-    libc::SIGTERM,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGCHLD,
-    libc::SIGCONT,
-    libc::SIGTSTP,
-    libc::SIGWINCH,
-];
-
-/// Added to the code of a signal that is passed on: only the kernel sends a thread codes that are not negative.
-const PASSED_ON: c_int = c_int::MIN;
-
-/// Passes a signal on to the process's first thread, if it was sent to the process and that thread would have handled it without the runtime.
-/// Of a signal that was passed on, `info` gets its own code again.
-///
-/// # Safety
-/// `info` is the kernel's argument of an entry.
-unsafe fn passed_on(signal: c_int, info: *mut siginfo_t) -> bool {
-    /// Sent by the kernel itself: by a terminal, or when an interval timer expires.
-    const SI_KERNEL: c_int = 0x80;
-    let informed = INFORMED_OF.load(Ordering::Acquire) & sys::bit(signal) != 0;
-    if !informed || !OF_PROCESS.contains(&signal) {
-        return false;
-    }
-    // SAFETY: the kernel wrote it.
-    let mut passed = unsafe { info.read() };
-    if passed.si_code < PASSED_ON + 0x1000 {
-        // SAFETY: the frame's own copy, which no other code reads.
-        unsafe { (*info).si_code -= PASSED_ON };
-        return false;
-    }
-    let to_process = [libc::SI_USER, SI_KERNEL].contains(&passed.si_code)
-        || signal == libc::SIGCHLD && passed.si_code > 0;
-    let first = sys::current_pid();
-    // In a child that shares the parent's memory (vfork) this thread is the first one.
-    if !to_process || !mask::first_would_take(signal) || first == sys::current_tid() {
-        return false;
-    }
-    passed.si_code += PASSED_ON;
-    // SAFETY: a copy of the kernel's siginfo.
-    unsafe { sys::queue_to(first, signal, &raw const passed) }
-}
-
 /// Whether the handler that the kernel has is an entry.
 fn is_entry(found: usize) -> bool {
     function_of(found).is_some()
@@ -413,10 +327,6 @@ unsafe extern "C-unwind" fn entered(
         return;
     };
     let function = function.load(Ordering::Acquire);
-    // SAFETY: the kernel's argument.
-    if may_defer() && unsafe { passed_on(signal, info) } {
-        return;
-    }
     let holder = LARGE.mine();
     // SAFETY: the kernel's argument.
     if (holder || unsafe { mask::is_cramped(context) }) && may_defer() {

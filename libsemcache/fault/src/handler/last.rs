@@ -80,7 +80,7 @@ extern "C" fn end(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // of it, and ends the process when this function returns.
     unsafe {
         let default = sys::sigaction(signal, Some(&KernelAction::default())).is_ok();
-        if !(default && sys::queue_to(sys::current_tid(), signal, info)) {
+        if !(default && sys::requeue(signal, info)) {
             // The program forbids these system calls to itself.
             sys::exit_group(128 + signal);
         }

@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "reads the program's signal sets")]
 //! Signal masks: the program's, which must not block SIGSEGV and SIGBUS, and those of the runtime's threads.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use crate::sync;
 use crate::sys::{self, KernelSet, bit};
@@ -157,68 +157,11 @@ pub fn block_async_signals() -> SavedMask {
         return SavedMask(None);
     };
     let before = sys::sigprocmask(libc::SIG_SETMASK, ASYNCHRONOUS).ok();
-    if let Some(before) = before {
-        blocked(before);
+    if before.is_some() {
         // The section lasts until the mask is restored.
         core::mem::forget(section);
     }
     SavedMask(before)
-}
-
-/// The address of the control block of the process's first thread, which the kernel prefers for the signals that are sent to the process;
-/// 0 if that is not known.
-static FIRST: AtomicUsize = AtomicUsize::new(0);
-/// The signals that the program blocks in the first thread, as far as is known: those that were blocked when [`block_async_signals`] was last
-/// called there, or that the program has blocked since by a function of libc's.
-static OF_PROGRAM: AtomicU64 = AtomicU64::new(0);
-/// Whether the first thread has called [`block_async_signals`].
-static HELD_BACK: AtomicBool = AtomicBool::new(false);
-
-/// Called in the first thread of a process, before it makes other threads, and in the child of a fork.
-pub fn first_thread() {
-    if sys::current_tid() == sys::current_pid() {
-        HELD_BACK.store(false, SeqCst);
-        FIRST.store(sys::control_block(), SeqCst);
-    }
-}
-
-fn is_first() -> bool {
-    FIRST.load(SeqCst) == sys::control_block()
-}
-
-/// The calling thread has begun to block asynchronous signals; before, it had this mask.
-fn blocked(before: KernelSet) {
-    if is_first() {
-        OF_PROGRAM.store(before, SeqCst);
-        HELD_BACK.store(true, SeqCst);
-    }
-}
-
-/// The program has changed the signal mask of the calling thread.
-pub fn changed() {
-    if HELD_BACK.load(SeqCst)
-        && is_first()
-        && let Ok(now) = sys::sigprocmask(libc::SIG_BLOCK, 0)
-    {
-        OF_PROGRAM.store(now, SeqCst);
-    }
-}
-
-/// Whether the first thread is another one than this, and takes this signal or blocks it only because of [`block_async_signals`]. The kernel
-/// chose this thread when the signal was sent: meanwhile the first thread may have ended its call of the runtime, or begun the next one.
-pub(super) fn first_would_take(signal: c_int) -> bool {
-    /// What [`sys::first_thread_blocks`] knows of, without the two signals that no thread can block.
-    const KNOWN: KernelSet = (bit(32) - 1) & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
-    if !HELD_BACK.load(SeqCst) || is_first() {
-        return false;
-    }
-    match sys::first_thread_blocks() {
-        Some(blocked) if blocked & bit(signal) == 0 => true,
-        Some(blocked) if blocked & KNOWN == ASYNCHRONOUS & KNOWN => {
-            OF_PROGRAM.load(SeqCst) & bit(signal) == 0
-        }
-        _ => false,
-    }
 }
 
 static RESTRICTED: AtomicBool = AtomicBool::new(false);
@@ -270,7 +213,6 @@ pub fn no_longer() {
 /// Other threads do not exist in the child of a fork.
 pub(super) fn reset_after_fork() {
     SECTIONS.store(0, SeqCst);
-    first_thread();
 }
 
 /// Whether the process restricts its system calls, or is about to.
@@ -298,13 +240,7 @@ impl SavedMask {
 
     /// Restores the saved mask for a while, and returns the mask that it replaces.
     pub fn swap(self) -> SavedMask {
-        let set = |mask: KernelSet| {
-            let replaced = sys::sigprocmask(libc::SIG_SETMASK, mask).ok()?;
-            if mask & ASYNCHRONOUS == ASYNCHRONOUS {
-                blocked(replaced);
-            }
-            Some(replaced)
-        };
+        let set = |mask| sys::sigprocmask(libc::SIG_SETMASK, mask).ok();
         SavedMask(self.0.and_then(set))
     }
 }
