@@ -104,7 +104,9 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     } else if let Some(reason) = reason(binding.barred) {
         counts::count(thread, symbol, binding.number(), reason);
     }
+    // The stub finds a copy small if it has fewer elements than several threads are worth, or increments of 1.
     if binding.barred == Barred::No
+        && !known_small
         && symbol.class == Class::Call(Routine::Copy)
         && copied(frame, symbol, binding)
     {
