@@ -338,31 +338,12 @@ fn store_matrix(view: &View, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{Diag, Op, Side, Uplo};
     use crate::blas::args::{Checked, check};
 
     #[test]
     fn the_product_of_as_much_work_is_a_legal_call() {
         for order in [1, 2, 3, 4096] {
-            let system = System {
-                solver: Solver::Potrf,
-                dtype: Dtype::D,
-                uplo: Uplo::Lower,
-                op: Op::None,
-                diag: Diag::NonUnit,
-                side: Side::Left,
-                a: View {
-                    addr: 1 << 20,
-                    rows: order,
-                    cols: order,
-                    ld: order,
-                    element: 8,
-                },
-                b: None,
-                pivots: None,
-                tau: None,
-                condition: None,
-            };
+            let system = System::potrf(order);
             assert!(matches!(check(&product_alike(&system)), Checked::Run(..)));
         }
     }

@@ -200,6 +200,32 @@ impl System {
 }
 
 #[cfg(test)]
+impl System {
+    /// The Cholesky factorization of a matrix of this order, for tests that look at sizes only.
+    pub(crate) fn potrf(order: usize) -> System {
+        System {
+            solver: Solver::Potrf,
+            dtype: Dtype::D,
+            uplo: Uplo::Lower,
+            op: Op::None,
+            diag: Diag::NonUnit,
+            side: Side::Left,
+            a: View {
+                addr: 1 << 20,
+                rows: order,
+                cols: order,
+                ld: order,
+                element: 8,
+            },
+            b: None,
+            pivots: None,
+            tau: None,
+            condition: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

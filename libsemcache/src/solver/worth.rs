@@ -123,30 +123,6 @@ pub fn gain_s(system: &System, known: &Known) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{Diag, Dtype, Op, Side, Uplo};
-    use crate::hints::view::View;
-
-    fn potrf(n: usize) -> System {
-        System {
-            solver: Solver::Potrf,
-            dtype: Dtype::D,
-            uplo: Uplo::Lower,
-            op: Op::None,
-            diag: Diag::NonUnit,
-            side: Side::Left,
-            a: View {
-                addr: 4096,
-                rows: n,
-                cols: n,
-                ld: n,
-                element: 8,
-            },
-            b: None,
-            pivots: None,
-            tau: None,
-            condition: None,
-        }
-    }
 
     #[test]
     fn a_large_matrix_is_the_devices() {
@@ -157,13 +133,13 @@ mod tests {
             stale: 0,
             host_error: 1.0,
         };
-        assert_eq!(gain_s(&potrf(64), &known(64)), None);
-        assert!(gain_s(&potrf(8192), &known(8192)).is_some_and(|s| s > 0.1));
+        assert_eq!(gain_s(&System::potrf(64), &known(64)), None);
+        assert!(gain_s(&System::potrf(8192), &known(8192)).is_some_and(|s| s > 0.1));
         // A host that is found to be much faster than predicted.
         let fast = Known {
             host_error: 0.01,
             ..known(1024)
         };
-        assert_eq!(gain_s(&potrf(1024), &fast), None);
+        assert_eq!(gain_s(&System::potrf(1024), &fast), None);
     }
 }
