@@ -49,9 +49,10 @@ fn shift() -> u32 {
     shift
 }
 
-/// Number of writes to the table: the fault handler compares it to tell a lost race, which always comes with a write,
-/// from a page that the program itself protected.
-pub(crate) fn changes() -> usize {
+/// Number of writes to the table, each of which counts before it changes a page: the fault handler compares it to tell a lost race, which
+/// always comes with a write, from a page that the program itself protected.
+#[must_use]
+pub fn changes() -> usize {
     CHANGES.load(Ordering::Acquire)
 }
 

@@ -14,11 +14,13 @@
 //! order of events passes a fault on a tracked page to the program's signal handler.
 
 mod mprotect;
+mod permitted;
 pub mod service;
 mod wp_async;
 mod write_through;
 
 pub use mprotect::{MprotectGate, mapped, max_map_count};
+pub use permitted::range_permits;
 pub use service::{FaultSink, Served};
 pub use wp_async::WpAsync;
 pub use write_through::WriteThroughGate;
@@ -75,16 +77,6 @@ pub fn closed(addr: usize) -> bool {
 #[must_use]
 pub fn permits(addr: usize, write: bool) -> bool {
     semcache_fault::pages::get(addr).is_some_and(|access| access.permits(write))
-}
-
-/// Whether every page of a range is either untracked or permits an access at present, according to the page table.
-#[must_use]
-pub fn range_permits(addr: usize, len: usize, write: bool) -> bool {
-    let page = semcache_fault::pages::page_size();
-    let end = addr.saturating_add(len);
-    (addr & !(page - 1)..end)
-        .step_by(page)
-        .all(|at| semcache_fault::pages::get(at).is_none_or(|access| access.permits(write)))
 }
 
 /// Whether a page is inaccessible or read-only at present, according to the page table.
