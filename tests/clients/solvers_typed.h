@@ -398,6 +398,7 @@ static void CALL(_qr)(INT m, INT n, INT cols)
     printf("geqrf in little workspace %ld\n", (long)info);
     free(a), free(r), free(q), free(of), free(tau), free(work);
 }
+#include "solvers_rows.h"
 #endif
 
 static void CALL(_run)(INT n)
@@ -515,6 +516,12 @@ static void CALL(_run)(INT n)
     CALL(_qr)(n, n, n);
     CALL(_qr)(n + 30, n, n + 20);
     CALL(_qr)(n, n + 30, n);
+    CALL(_lq)(n, n + 30, n);
+    CALL(_lq)(n, n, n);
+    CALL(_lq)(n + 30, n, n);
+    CALL(_least)(n + 30, n, sides);
+    CALL(_least)(n, n + 30, sides);
+    CALL(_triangles)(n);
 #endif
     free(memory), free(b), free(copy), free(pivots);
 }

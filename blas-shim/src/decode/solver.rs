@@ -71,6 +71,14 @@ fn size(n: i64) -> Option<usize> {
     usize::try_from(n).ok()
 }
 
+/// The transposition of a matrix for which LAPACK knows the transpose of a real one, and the conjugate transpose of a complex one.
+fn adjoint(r: &mut Reader<'_>) -> Option<Op> {
+    r.choice(match r.dtype.is_complex() {
+        true => &[(b'N', 111, Op::None), (b'C', 113, Op::ConjTrans)],
+        false => &[(b'N', 111, Op::None), (b'T', 112, Op::Trans)],
+    })
+}
+
 /// A matrix, whose leading dimension follows its address; `None` if it is empty or not valid.
 fn matrix(r: &mut Reader<'_>, (rows, cols): (usize, usize)) -> Option<View> {
     let view = View {
@@ -131,44 +139,52 @@ pub(crate) unsafe fn decode(
                 (b'I', 0, Op::ConjTrans),
             ])?;
         }
+        Solver::Lauum => uplo = r.uplo()?,
+        Solver::Trtri => (uplo, diag) = (r.uplo()?, r.diag()?),
         Solver::Trtrs => (uplo, op, diag) = (r.uplo()?, r.op()?, r.diag()?),
-        // LAPACK knows the transpose of a real Q, and the conjugate transpose of a complex one.
-        Solver::Ormqr => {
-            side = r.side()?;
-            op = r.choice(match symbol.dtype.is_complex() {
-                true => &[(b'N', 111, Op::None), (b'C', 113, Op::ConjTrans)],
-                false => &[(b'N', 111, Op::None), (b'T', 112, Op::Trans)],
-            })?;
-        }
+        Solver::Ormqr | Solver::Ormlq => (side, op) = (r.side()?, adjoint(&mut r)?),
+        Solver::Gels => op = adjoint(&mut r)?,
         _ => {}
     }
     // The rows and columns of A, of B, and the number of reflectors.
     let first = size(r.int()?)?;
     let (a, b, reflectors) = match solver {
-        Solver::Getrf | Solver::Geqrf => {
+        Solver::Getrf | Solver::Geqrf | Solver::Gelqf => {
             let cols = size(r.int()?)?;
             ((first, cols), None, first.min(cols))
         }
-        Solver::Potrf | Solver::Getri | Solver::Potri | Solver::Gecon | Solver::Pocon => {
-            ((first, first), None, 0)
+        Solver::Potrf
+        | Solver::Getri
+        | Solver::Potri
+        | Solver::Gecon
+        | Solver::Pocon
+        | Solver::Trtri
+        | Solver::Lauum => ((first, first), None, 0),
+        Solver::Orgqr | Solver::Orglq => ((first, size(r.int()?)?), None, size(r.int()?)?),
+        Solver::Gels => {
+            let cols = size(r.int()?)?;
+            let sides = size(r.int()?)?;
+            ((first, cols), Some((first.max(cols), sides)), 0)
         }
-        Solver::Orgqr => ((first, size(r.int()?)?), None, size(r.int()?)?),
-        Solver::Ormqr => {
+        Solver::Ormqr | Solver::Ormlq => {
             let (cols, reflectors) = (size(r.int()?)?, size(r.int()?)?);
             let order = match side {
                 Side::Left => first,
                 Side::Right => cols,
             };
-            ((order, reflectors), Some((first, cols)), reflectors)
+            let a = match solver {
+                Solver::Ormqr => (order, reflectors),
+                _ => (reflectors, order),
+            };
+            (a, Some((first, cols)), reflectors)
         }
         _ => ((first, first), Some((first, size(r.int()?)?)), 0),
     };
-    let columns = if solver == Solver::Orgqr {
-        reflectors
-    } else {
-        a.1
+    let least = match solver {
+        Solver::Orgqr | Solver::Orglq => reflectors.min(a.0).min(a.1),
+        _ => a.0.min(a.1),
     };
-    let small = a.0.min(columns) < FLOOR && crate::core::has_floor();
+    let small = least < FLOOR && crate::core::has_floor();
     if small || b.is_some_and(|(rows, cols)| rows == 0 || cols == 0) {
         return None;
     }
@@ -181,7 +197,12 @@ pub(crate) unsafe fn decode(
         _ => None,
     };
     let tau = match solver {
-        Solver::Geqrf | Solver::Orgqr | Solver::Ormqr => Some((r.readable()?, reflectors)),
+        Solver::Geqrf
+        | Solver::Orgqr
+        | Solver::Ormqr
+        | Solver::Gelqf
+        | Solver::Orglq
+        | Solver::Ormlq => Some((r.readable()?, reflectors)),
         _ => None,
     };
     let b = match b {
@@ -207,10 +228,13 @@ pub(crate) unsafe fn decode(
     let mut work = (0, 0);
     if solver.before_lwork(symbol.dtype).is_some() {
         let addr = r.readable()?;
-        let least = match (b.as_ref(), side) {
-            (Some(b), Side::Left) => b.cols,
-            (Some(b), Side::Right) => b.rows,
-            (None, _) => a.cols,
+        let least = match (solver, b.as_ref(), side) {
+            // The scalar factors of reflectors lie there, too.
+            (Solver::Gels, Some(b), _) => least.saturating_add(least.max(b.cols)),
+            (_, Some(b), Side::Left) => b.cols,
+            (_, Some(b), Side::Right) => b.rows,
+            (Solver::Gelqf | Solver::Orglq, None, _) => a.rows,
+            (_, None, _) => a.cols,
         };
         // LAPACK says so if the workspace is too small.
         size(r.int()?).filter(|size| *size >= least.max(1))?;

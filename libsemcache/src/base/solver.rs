@@ -90,6 +90,16 @@ solvers! {
     Orgqr: ["sorgqr", "dorgqr", "cungqr", "zungqr"], 9, 0, [7, 7], [0, 1, 3];
     /// Products with Q of the factors of geqrf. Its A is the other factor, which the product takes the place of.
     Ormqr: ["sormqr", "dormqr", "cunmqr", "zunmqr"], 13, 2, [11, 11], [2, 3, 8];
+    /// Factors `A = L Q`.
+    Gelqf: ["sgelqf", "dgelqf", "cgelqf", "zgelqf"], 8, 0, [6, 6], [0, 1, 2];
+    /// Q of the factors of gelqf.
+    Orglq: ["sorglq", "dorglq", "cunglq", "zunglq"], 9, 0, [7, 7], [0, 1, 3];
+    /// Products with Q of the factors of gelqf. Its A is the other factor, which the product takes the place of.
+    Ormlq: ["sormlq", "dormlq", "cunmlq", "zunmlq"], 13, 2, [11, 11], [2, 3, 8];
+    /// Inverts a triangular matrix.
+    Trtri: ["strtri", "dtrtri", "ctrtri", "ztrtri"], 6, 2, [0, 0], [2, 2, 3];
+    /// The product of a triangle with its conjugate transpose: `U U^H` or `L^H L`.
+    Lauum: ["slauum", "dlauum", "clauum", "zlauum"], 5, 1, [0, 0], [1, 1, 2];
     /// Solves with a triangular matrix.
     Trtrs: ["strtrs", "dtrtrs", "ctrtrs", "ztrtrs"], 10, 3, [0, 0], [3, 3, 5];
     /// The reciprocal condition number, by the factors of getrf.
@@ -111,12 +121,14 @@ impl Solver {
     #[must_use]
     pub const fn runs_on_devices(self) -> bool {
         use Solver::{
-            Gecon, Geqrf, Gesv, Getrf, Getri, Getrs, Orgqr, Ormqr, Pocon, Posv, Potrf, Potri,
-            Potrs, Trtrs,
+            Gecon, Gelqf, Gels, Geqrf, Gesv, Getrf, Getri, Getrs, Lauum, Orglq, Orgqr, Ormlq,
+            Ormqr, Pocon, Posv, Potrf, Potri, Potrs, Trtri, Trtrs,
         };
         let lu = matches!(self, Getrf | Getrs | Gesv | Getri | Gecon);
         let cholesky = matches!(self, Potrf | Potrs | Posv | Potri | Pocon);
-        lu || cholesky || matches!(self, Geqrf | Orgqr | Ormqr | Trtrs)
+        let qr = matches!(self, Geqrf | Orgqr | Ormqr | Gels);
+        let lq = matches!(self, Gelqf | Orglq | Ormlq);
+        lu || cholesky || qr || lq || matches!(self, Trtrs | Trtri | Lauum)
     }
 }
 
