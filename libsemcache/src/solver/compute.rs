@@ -4,11 +4,9 @@ use super::blas::{bytes_of, values};
 use super::condition::{Apply, one_norm};
 use super::least_squares::is_unscaled;
 use super::queue::{HEAD, OF_SECOND, Queueing, ROOM, Refused, SUMS};
-use super::system::{Condition, System, adjoint};
+use super::system::{Condition, System, adjoint, range};
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{
-    DeviceId, Diag, Dtype, Form, Intent, Op, Rect, Routine, Scalar, Solver, Uplo, Value,
-};
+use crate::base::{DeviceId, Diag, Form, Intent, Op, Rect, Routine, Scalar, Solver, Uplo, Value};
 use crate::cache::task::Use;
 use crate::cache::{Cache, lost};
 use crate::device::api::{Kernel, Operand};
@@ -256,14 +254,6 @@ impl Queueing<'_> {
             }
             Ok(_) => Ok(Ended::Info),
         }
-    }
-}
-
-/// The least normal and the largest real number of a precision.
-pub(super) fn range(dtype: Dtype) -> (f64, f64) {
-    match dtype.real() {
-        Dtype::S => (f32::MIN_POSITIVE.into(), f32::MAX.into()),
-        _ => (f64::MIN_POSITIVE, f64::MAX),
     }
 }
 

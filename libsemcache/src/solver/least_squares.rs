@@ -1,8 +1,7 @@
 //! Least squares by QR or LQ (gels): the right sides as a device begins with them, and what LAPACK would scale.
 
-use super::compute::range;
 use super::queue::{Queueing, Refused};
-use super::system::System;
+use super::system::{System, range};
 use super::triangle::block;
 use crate::base::{Dtype, Intent, Solver};
 use crate::cache::task::Use;

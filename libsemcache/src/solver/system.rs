@@ -294,6 +294,14 @@ pub const fn adjoint(dtype: Dtype) -> Op {
     }
 }
 
+/// The least normal and the largest real number of a precision.
+pub(super) fn range(dtype: Dtype) -> (f64, f64) {
+    match dtype.real() {
+        Dtype::S => (f32::MIN_POSITIVE.into(), f32::MAX.into()),
+        _ => (f64::MIN_POSITIVE, f64::MAX),
+    }
+}
+
 #[cfg(test)]
 impl System {
     /// The Cholesky factorization of a matrix of this order, for tests that look at sizes only.
