@@ -3,6 +3,8 @@
 
 #define GELQF CALL(gelqf_)
 #define GELS CALL(gels_)
+#define GELSD CALL(gelsd_)
+#define GELSS CALL(gelss_)
 #define TRTRI CALL(trtri_)
 #define LAUUM CALL(lauum_)
 #if COMPLEX
@@ -18,6 +20,16 @@ extern void FORMROWS(const INT *, const INT *, const INT *, T *, const INT *, co
 extern void APPLYROWS(const char *, const char *, const INT *, const INT *, const INT *, const T *, const INT *, const T *, T *, const INT *,
                       T *, const INT *, INT *);
 extern void GELS(const char *, const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, T *, const INT *, INT *);
+#if COMPLEX
+extern void GELSD(const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, R *, const R *, INT *, T *, const INT *, R *,
+                  INT *, INT *);
+extern void GELSS(const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, R *, const R *, INT *, T *, const INT *, R *,
+                  INT *);
+#else
+extern void GELSD(const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, R *, const R *, INT *, T *, const INT *, INT *,
+                  INT *);
+extern void GELSS(const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, R *, const R *, INT *, T *, const INT *, INT *);
+#endif
 extern void TRTRI(const char *, const char *, const INT *, T *, const INT *, INT *);
 extern void LAUUM(const char *, const INT *, T *, const INT *, INT *);
 
@@ -237,6 +249,84 @@ static void CALL(_least)(INT m, INT n, INT sides)
     free(a), free(of), free(plain), free(work), free(b), free(x), free(tau), free(columns);
 }
 
+/* Least squares by singular values, with an m by n matrix. */
+static void CALL(_singular)(INT m, INT n, INT sides, int by_dividing)
+{
+    const INT ld = m + 3;
+    const size_t all = (size_t)ld * (size_t)n, right = (size_t)ld * (size_t)sides;
+    T *a = CALL(_zeros)(all), *of = CALL(_zeros)(all), *columns = CALL(_zeros)(all), *b = CALL(_zeros)(right), *x = CALL(_zeros)(right);
+    T *tau = CALL(_zeros)((size_t)n), *work = CALL(_zeros)(1 << 18);
+    R *values = calloc((size_t)n, sizeof *values), *more = calloc(1 << 18, sizeof *more), limit = sizeof(R) == 4 ? 1e-4 : 1e-10;
+    INT info = -99, rank = -1, *integers = calloc(1 << 18, sizeof *integers);
+    (void)more, (void)integers;
+    for (int k = 0; k < 6; k++) {
+        const R tiny = sizeof(R) == 4 ? 1e-36 : 1e-303, of_a = k == 2 ? tiny : 1, of_b = k == 3 ? tiny : 1;
+        const INT lwork = k == 4 ? 2 * n : 1 << 18;
+        CALL(_drawn)(a, m, n, ld, 17), CALL(_drawn)(b, m, sides, ld, 19);
+        /* Two columns are the same. */
+        if (k == 1)
+            memcpy(a + ld, a, (size_t)m * sizeof *a);
+        if (k == 5)
+            b[n / 2] = NUMBER(NAN, 0);
+        memcpy(x, b, right * sizeof *b);
+        for (size_t i = 0; i < all; i++)
+            of[i] = a[i] * of_a;
+        for (size_t i = 0; i < right; i++)
+            b[i] *= of_b;
+#if COMPLEX
+        if (by_dividing)
+            GELSD(&m, &n, &sides, of, &ld, b, &ld, values, &limit, &rank, work, &lwork, more, integers, &info);
+        else
+            GELSS(&m, &n, &sides, of, &ld, b, &ld, values, &limit, &rank, work, &lwork, more, &info);
+#else
+        if (by_dividing)
+            GELSD(&m, &n, &sides, of, &ld, b, &ld, values, &limit, &rank, work, &lwork, integers, &info);
+        else
+            GELSS(&m, &n, &sides, of, &ld, b, &ld, values, &limit, &rank, work, &lwork, &info);
+#endif
+        printf("gels%c %ld %ld\n", by_dividing ? 'd' : 's', (long)info, (long)rank);
+        if (info || k == 5)
+            continue;
+        double sum = 0, squares = 0;
+        for (INT j = 0; j < n; j++) {
+            values[j] /= of_a;
+            if (j > 0 && !(values[j] <= values[j - 1]))
+                failed("the order of singular values", j, 0);
+            squares += (double)values[j] * (double)values[j];
+            for (INT i = 0; i < m; i++)
+                sum += creal(a[i + ld * j]) * creal(a[i + ld * j]) + cimag(a[i + ld * j]) * cimag(a[i + ld * j]);
+        }
+        if (!(fabs(sum - squares) <= sum * (sizeof(R) == 4 ? 1e-4 : 1e-12)))
+            failed("the sum of squares of singular values", 0, 0);
+        for (INT j = 0; j < sides; j++)
+            for (INT i = 0; i < n; i++)
+                b[i + ld * j] = b[i + ld * j] * of_a / of_b;
+        if (k == 1) {
+            /* The shortest solution has the same part of both columns: the sum of these parts is that of a matrix with one of them. */
+            for (INT j = 0; j < sides; j++) {
+                CALL(_near)("the parts of equal columns", &b[ld * j], ld, &b[1 + ld * j], ld, 1, 1, m);
+                b[1 + ld * j] += b[ld * j];
+            }
+            memcpy(columns, a + ld, (all - (size_t)ld) * sizeof *a);
+        } else
+            memcpy(columns, a, all * sizeof *a);
+        const INT width = k == 1 ? n - 1 : n, first = n - width;
+        CALL(_factor)(columns, m, width, ld, tau);
+        CALL(_apply)(columns, m, width, ld, tau, 1, x, sides);
+        double rest = 0, left = 0;
+        for (INT i = width; i < m; i++)
+            left += creal(x[i]) * creal(x[i]) + cimag(x[i]) * cimag(x[i]);
+        for (INT i = n; i < m; i++)
+            rest += creal(b[i]) * creal(b[i]) + cimag(b[i]) * cimag(b[i]);
+        /* LAPACK leaves it scaled. */
+        if (rank == n && of_a == 1 && of_b == 1 && !(fabs(rest - left) <= left * (sizeof(R) == 4 ? 1e-4 : 1e-12)))
+            failed("the residual", 0, 0);
+        CALL(_by_r)(columns, width, ld, 0, x, sides);
+        CALL(_near)("least squares by singular values", b + first, ld, x, ld, width, sides, m);
+    }
+    free(a), free(of), free(columns), free(b), free(x), free(tau), free(work), free(values), free(more), free(integers);
+}
+
 /* Inverses of triangles and their squares, exact; the other triangle stays as it is. */
 static void CALL(_triangles)(INT n)
 {
@@ -289,6 +379,8 @@ static void CALL(_triangles)(INT n)
 
 #undef GELQF
 #undef GELS
+#undef GELSD
+#undef GELSS
 #undef TRTRI
 #undef LAUUM
 #undef FORMROWS

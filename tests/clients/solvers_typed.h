@@ -522,6 +522,8 @@ static void CALL(_run)(INT n)
     CALL(_least)(n + 30, n, sides);
     CALL(_least)(n, n + 30, sides);
     CALL(_triangles)(n);
+    for (int by_dividing = 0; by_dividing < 2; by_dividing++)
+        CALL(_singular)(n / 2 + 10, n / 4, sides, by_dividing);
 #endif
     free(memory), free(b), free(copy), free(pivots);
 }

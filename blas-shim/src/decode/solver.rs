@@ -8,7 +8,7 @@
 use core::ffi::c_void;
 
 use semcache::base::dense::Step;
-use semcache::base::{Diag, Op, Side, Solver, Uplo};
+use semcache::base::{Diag, Dtype, Op, Side, Solver, Uplo};
 use semcache::hints::view::View;
 use semcache::solver::system::{Condition, Pivots, System};
 
@@ -27,11 +27,13 @@ pub(crate) struct Decoded {
     pub(crate) system: System,
     info: usize,
     width: Width,
+    /// The address and the size of a workspace that must be as large as LAPACK would rather have it.
+    ample: Option<(usize, usize)>,
 }
 
 impl Decoded {
     /// Stores, as LAPACK does at first, that INFO is 0, and in the first element of a workspace the size that LAPACK would rather have:
-    /// a call of LAPACK with the same arguments that asks for it stores both. Returns whether INFO is 0.
+    /// a call of LAPACK with the same arguments that asks for it stores both. Returns whether INFO is 0, and the workspace large enough.
     ///
     /// # Safety
     /// The frame is that of the decoded call, and the target is its function.
@@ -57,13 +59,24 @@ impl Decoded {
             let _ = words.push(word);
         }
         // SAFETY: the program's own call of this function, but that it asks for the size of the workspace; INFO has this width.
-        unsafe {
+        let legal = unsafe {
             words.call::<()>(target);
             match self.width {
                 Width::Bits32 => (self.info as *const i32).read_unaligned() == 0,
                 Width::Bits64 => (self.info as *const i64).read_unaligned() == 0,
             }
-        }
+        };
+        legal
+            && self.ample.is_none_or(|(work, size)| {
+                // SAFETY: the first element of the workspace, into which LAPACK has just stored a number of this precision.
+                let asked = unsafe {
+                    match self.system.dtype.real() {
+                        Dtype::S => f64::from((work as *const f32).read_unaligned()),
+                        _ => (work as *const f64).read_unaligned(),
+                    }
+                };
+                asked <= size as f64
+            })
     }
 }
 
@@ -166,6 +179,15 @@ pub(crate) unsafe fn decode(
             let sides = size(r.int()?)?;
             ((first, cols), Some((first.max(cols), sides)), 0)
         }
+        Solver::Gelsd | Solver::Gelss => {
+            let cols = size(r.int()?)?;
+            let sides = size(r.int()?)?;
+            // From this number of rows on LAPACK begins with QR (ILAENV 6).
+            if first < cols.checked_mul(8)?.div_ceil(5) {
+                return None;
+            }
+            ((first, cols), Some((first, sides)), 0)
+        }
         Solver::Ormqr | Solver::Ormlq => {
             let (cols, reflectors) = (size(r.int()?)?, size(r.int()?)?);
             let order = match side {
@@ -224,11 +246,25 @@ pub(crate) unsafe fn decode(
         }
         _ => None,
     };
+    let integer = match binding.width {
+        Width::Bits32 => 4,
+        Width::Bits64 => 8,
+    };
+    let real = symbol.dtype.real().size();
+    // Singular values, and the rank.
+    let (mut singular, mut rank) = ((0, 0), (0, 0));
+    if solver.is_finished_by_host() {
+        singular = (r.readable()?, least.saturating_mul(real));
+        r.word();
+        rank = (r.readable()?, integer);
+    }
     // Address and bytes of the workspace, if there is one.
-    let mut work = (0, 0);
+    let (mut work, mut ample) = ((0, 0), None);
     if solver.before_lwork(symbol.dtype).is_some() {
         let addr = r.readable()?;
         let least = match (solver, b.as_ref(), side) {
+            // What LAPACK asks for is compared once it has said so.
+            (Solver::Gelsd | Solver::Gelss, ..) => 1,
             // The scalar factors of reflectors lie there, too.
             (Solver::Gels, Some(b), _) => least.saturating_add(least.max(b.cols)),
             (_, Some(b), Side::Left) => b.cols,
@@ -237,8 +273,20 @@ pub(crate) unsafe fn decode(
             (_, None, _) => a.cols,
         };
         // LAPACK says so if the workspace is too small.
-        size(r.int()?).filter(|size| *size >= least.max(1))?;
+        let given = size(r.int()?).filter(|size| *size >= least.max(1))?;
         work = (addr, least.saturating_mul(symbol.dtype.size()));
+        if solver.is_finished_by_host() {
+            work.1 = given.saturating_mul(symbol.dtype.size());
+            ample = Some((addr, given));
+        }
+    }
+    if solver.is_finished_by_host() && symbol.dtype.is_complex() {
+        // Workspace of reals.
+        r.word();
+    }
+    if solver == Solver::Gelsd {
+        // Workspace of integers.
+        r.word();
     }
     let info = r.readable()?;
     let system = System {
@@ -254,21 +302,19 @@ pub(crate) unsafe fn decode(
         tau,
         condition,
     };
-    let info_bytes = match binding.width {
-        Width::Bits32 => 4,
-        Width::Bits64 => 8,
-    };
-    let real = symbol.dtype.real().size();
     let others = [
         work,
+        singular,
+        rank,
         condition.map_or((0, 0), |of| (of.addr, real)),
-        (info, info_bytes),
+        (info, integer),
     ];
     let outside = others.iter().all(|other| is_outside(&system, *other));
     (narrow(&system) && outside).then_some(Decoded {
         system,
         info,
         width: binding.width,
+        ample,
     })
 }
 

@@ -110,6 +110,8 @@ solvers! {
     Gels: ["sgels", "dgels", "cgels", "zgels"], 11, 1, [9, 9], [1, 2, 4];
     /// Least squares by singular values, by divide and conquer.
     Gelsd: ["sgelsd", "dgelsd", "cgelsd", "zgelsd"], 15, 0, [11, 11], [0, 1, 3];
+    /// Least squares by singular values.
+    Gelss: ["sgelss", "dgelss", "cgelss", "zgelss"], 14, 0, [11, 11], [0, 1, 3];
     /// The Schur form.
     Gees: ["sgees", "dgees", "cgees", "zgees"], 15, 2, [12, 11], [3, 3, 4];
     /// As gees, with condition numbers.
@@ -117,7 +119,7 @@ solvers! {
 }
 
 impl Solver {
-    /// Whether devices compute it ([`super::dense`]).
+    /// Whether devices compute it, or begin it ([`super::dense`]).
     #[must_use]
     pub const fn runs_on_devices(self) -> bool {
         use Solver::{
@@ -128,7 +130,20 @@ impl Solver {
         let cholesky = matches!(self, Potrf | Potrs | Posv | Potri | Pocon);
         let qr = matches!(self, Geqrf | Orgqr | Ormqr | Gels);
         let lq = matches!(self, Gelqf | Orglq | Ormlq);
-        lu || cholesky || qr || lq || matches!(self, Trtrs | Trtri | Lauum)
+        let alone = matches!(self, Trtrs | Trtri | Lauum);
+        lu || cholesky || qr || lq || alone || self.is_finished_by_host()
+    }
+
+    /// Whether a device begins it, and LAPACK computes the rest: the least squares of R, which is square, instead of those of a tall A.
+    #[must_use]
+    pub const fn is_finished_by_host(self) -> bool {
+        matches!(self, Solver::Gelsd | Solver::Gelss)
+    }
+
+    /// Whether LAPACK scales A and B if their elements are extreme.
+    #[must_use]
+    pub const fn scales(self) -> bool {
+        matches!(self, Solver::Gels | Solver::Gelsd | Solver::Gelss)
     }
 }
 

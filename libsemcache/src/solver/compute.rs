@@ -81,7 +81,10 @@ impl Queueing<'_> {
         if let Some(step) = system.factors() {
             factor = self.copied_to_work(&a)?;
             self.step(step, &factor, None, answer, Intent::Overwrite)?;
-            results.push((system.a, factor.clone(), a.clone()));
+            results.push(match system.solver.is_finished_by_host() {
+                true => self.upper(&factor, &a)?,
+                false => (system.a, factor.clone(), a.clone()),
+            });
             // The triangle that Cholesky leaves may hold anything.
             if step != Step::Cholesky {
                 sums = self.sum(&factor, answer, sums)?;
@@ -97,7 +100,7 @@ impl Queueing<'_> {
             Some(view) => {
                 let b = self.placed(view)?;
                 let copy = self.right_sides(view, &b)?;
-                if system.solver == Solver::Gels {
+                if system.solver.scales() {
                     sums = self.sum(&copy, answer, sums)?;
                 }
                 Some((view, copy, b))
@@ -106,7 +109,7 @@ impl Queueing<'_> {
                 Some((system.a, self.identity(system.worked())?, a.clone()))
             }
             None if system.solver == Solver::Lauum => {
-                Some((system.a, self.cleaned(&a)?, a.clone()))
+                Some((system.a, self.cleaned(system.a, &a)?, a.clone()))
             }
             None => None,
         };

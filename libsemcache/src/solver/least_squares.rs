@@ -1,4 +1,4 @@
-//! Least squares by QR or LQ (gels): the right sides as a device begins with them, and what LAPACK would scale.
+//! Least squares: the right sides as a device begins with them, what it leaves to be finished by LAPACK, and what LAPACK would scale.
 
 use super::queue::{Queueing, Refused};
 use super::system::{System, range};
@@ -25,9 +25,18 @@ impl Queueing<'_> {
         self.queue_copy(given, &uses)?;
         Ok(all)
     }
+
+    /// R of a factorization of a tall A beside zeros, and its place, the first rows of A. The others are not needed any more.
+    pub(super) fn upper(&mut self, factor: &Use, a: &Use) -> Result<(View, Use, Use), Refused> {
+        let View { cols, .. } = self.system.a;
+        let view = self.system.a.block((0, 0), (cols, cols));
+        let upper = self.cleaned(view, factor)?;
+        let place = block(a, (0, 0), (cols, cols), Intent::Read);
+        Ok((view, upper, place))
+    }
 }
 
-/// Whether LAPACK computes the call without scaling, by the sums of the sizes of elements: of gels of the factor, of the right sides and of
+/// Whether LAPACK computes the call without scaling, by the sums of the sizes of elements: of least squares of the factor, of the right sides and of
 /// the solutions. LAPACK scales A or B if the largest element is less than the least normal number over the precision, or larger than the
 /// inverse of that. No element of A is larger than the sum of the factor's elements, since a column of R is as long as one of A; and as no
 /// diagonal element of R is small (`compute::usual`), A has an element that is not.
@@ -41,7 +50,7 @@ pub(super) fn is_unscaled(system: &System, sums: &[f64]) -> bool {
     // Rounding changes a sum by much less than a factor of 2.
     let large = 0.5 / small;
     match (system.solver, sums) {
-        (Solver::Gels, [factor, given, ..]) => {
+        (solver, [factor, given, ..]) if solver.scales() => {
             #[expect(clippy::cast_precision_loss, reason = "a count of elements")]
             let parts = system.b.map_or(0, |b| 2 * b.rows * b.cols) as f64;
             *factor < large && *given < large && (*given == 0.0 || *given > 2.0 * parts * small)

@@ -130,7 +130,7 @@ impl System {
         }
         let copied = match self.solver {
             Solver::Potri | Solver::Trtri => 1,
-            Solver::Lauum => 2,
+            Solver::Lauum | Solver::Gelsd | Solver::Gelss => 2,
             _ => usize::from(self.factors().is_some() || self.by_rows()),
         };
         let a = (copied + self.of_identity() as usize) * self.a.bytes();

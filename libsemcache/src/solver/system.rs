@@ -66,7 +66,9 @@ impl System {
         match self.solver {
             Solver::Getrf | Solver::Gesv => Some(Step::Lu),
             Solver::Potrf | Solver::Posv => Some(Step::Cholesky),
-            Solver::Geqrf | Solver::Gelqf | Solver::Gels => Some(Step::Qr),
+            Solver::Geqrf | Solver::Gelqf | Solver::Gels | Solver::Gelsd | Solver::Gelss => {
+                Some(Step::Qr)
+            }
             _ => None,
         }
     }
@@ -77,9 +79,8 @@ impl System {
         match self.solver {
             Solver::Getrs | Solver::Gesv | Solver::Getri => Some(Step::LuSolve),
             Solver::Potrs | Solver::Posv => Some(Step::CholeskySolve),
-            Solver::Ormqr | Solver::Orgqr | Solver::Ormlq | Solver::Orglq | Solver::Gels => {
-                Some(Step::ApplyQ)
-            }
+            Solver::Ormqr | Solver::Orgqr | Solver::Ormlq | Solver::Orglq => Some(Step::ApplyQ),
+            Solver::Gels | Solver::Gelsd | Solver::Gelss => Some(Step::ApplyQ),
             _ => None,
         }
     }
@@ -137,7 +138,7 @@ impl System {
         match (self.solver, step) {
             // R^-1 Q^H B, or Q R^-H B.
             (Solver::Gels, Step::ApplyQ) if self.is_underdetermined() => Op::None,
-            (Solver::Gels, Step::ApplyQ) => adjoint,
+            (Solver::Gels | Solver::Gelsd | Solver::Gelss, Step::ApplyQ) => adjoint,
             // Q by rows is the conjugate transpose of Q by columns.
             (Solver::Ormlq, _) if matches!(self.op, Op::None) => adjoint,
             (Solver::Ormlq, _) => Op::None,
@@ -152,7 +153,7 @@ impl System {
             Solver::Gels if self.is_underdetermined() => {
                 (Uplo::Upper, adjoint(self.dtype), Diag::NonUnit)
             }
-            Solver::Gels => (Uplo::Upper, Op::None, Diag::NonUnit),
+            Solver::Gels | Solver::Gelsd | Solver::Gelss => (Uplo::Upper, Op::None, Diag::NonUnit),
             _ => (self.uplo, self.op, self.diag),
         }
     }
@@ -251,6 +252,8 @@ impl System {
                 | Solver::Orglq
                 | Solver::Ormlq
                 | Solver::Gels
+                | Solver::Gelsd
+                | Solver::Gelss
         );
         let worked = self.worked();
         let span = |view: &View| Some(view.place().ok()??.span());
@@ -374,7 +377,7 @@ mod tests {
             potrf.work().map(|w| w.step).collect::<Vec<_>>(),
             [Step::Cholesky]
         );
-        assert!(Solver::ALL.iter().filter(|s| s.runs_on_devices()).count() == 20);
+        assert!(Solver::ALL.iter().filter(|s| s.runs_on_devices()).count() == 22);
     }
 
     #[test]

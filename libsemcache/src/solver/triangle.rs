@@ -15,10 +15,10 @@ use crate::hints::view::View;
 const BLOCK: usize = 256;
 
 impl Queueing<'_> {
-    /// The triangle of A beside zeros, in memory of the library.
-    pub(super) fn cleaned(&mut self, a: &Use) -> Result<Use, Refused> {
-        let clean = self.zeros(self.system.a)?;
-        self.copy_triangle(a, &clean)?;
+    /// The triangle of a matrix of this size beside zeros, in memory of the library.
+    pub(super) fn cleaned(&mut self, view: View, of: &Use) -> Result<Use, Refused> {
+        let clean = self.zeros(view)?;
+        self.copy_triangle(view, of, &clean)?;
         Ok(clean)
     }
 
@@ -26,7 +26,7 @@ impl Queueing<'_> {
     pub(super) fn inverted(&mut self, inverse: &Use, a: &Use) -> Result<Use, Refused> {
         let view = self.system.a;
         let copy = self.copied(view, a)?;
-        self.copy_triangle(inverse, &copy)?;
+        self.copy_triangle(view, inverse, &copy)?;
         if self.system.diag == Diag::Unit {
             let diagonals = [diagonal_of(a, view.rows), diagonal_of(&copy, view.rows)];
             self.queue_copy(diagonal_row(view), &diagonals)?;
@@ -34,9 +34,9 @@ impl Queueing<'_> {
         Ok(copy)
     }
 
-    /// Copies the triangle of a matrix of A's order, and leaves the other triangle of `to` as it is.
-    fn copy_triangle(&mut self, from: &Use, to: &Use) -> Result<(), Refused> {
-        let (view, uplo) = (self.system.a, self.system.uplo);
+    /// Copies the call's triangle of a matrix of this size, and leaves the other triangle of `to` as it is.
+    fn copy_triangle(&mut self, view: View, from: &Use, to: &Use) -> Result<(), Refused> {
+        let (uplo, ..) = self.system.triangle();
         let order = view.rows;
         let most = order.min(BLOCK);
         let square = View {
@@ -84,7 +84,7 @@ impl Queueing<'_> {
     fn queue_product(&self, routine: Routine, order: usize, uses: &[Use]) -> Result<(), Refused> {
         let kernel = Kernel {
             form: Form {
-                uplo: self.system.uplo,
+                uplo: self.system.triangle().0,
                 ..Form::default()
             },
             m: order,
