@@ -58,7 +58,7 @@ for setting in "${settings[@]}"; do
             "calls.${p}gelqf.offloaded>=10" "calls.${p}gels.offloaded==12" "calls.${p}gels.why_host.unsupported==18"
             "calls.${p}trtri.offloaded==10" "calls.${p}lauum.offloaded==4" "calls.${p}gels"{d,s}{.offloaded==4,.why_host.unsupported==6}
             "calls.${p}gecon.offloaded==22" "calls.${p}pocon.offloaded==4"); done
-        checks+=(calls.{sor,cun,zun}{gqr.offloaded==6,mqr.offloaded'>='56,glq.offloaded==4,mlq.offloaded'>='24})
+        checks+=(calls.{sor,cun,zun}{gqr.offloaded==6,mqr.offloaded'>='56,glq.offloaded'>='4,mlq.offloaded'>='24})
         checks+=("calls.dgesv.offloaded==4" "calls.dgesv.why_host.unsupported==2" "calls.dgesv.why_host.forked==3")
     elif [[ $memory == @(512KiB|1280KiB|1500KiB|1MiB) ]]; then
         checks+=("calls.zgesv.why_host.out_of_memory>=1")
