@@ -164,6 +164,12 @@ fn solver_entered(
                 solve(&decoded.system, &facts)
             });
             // After a panic nothing has changed, or the process has ended.
+            if solved == Some(true) && solver.is_finished_by_host() {
+                // With as many rows as columns: R, and the rows of Q^H B that belong to it. Workspace for a tall matrix is enough for that
+                // one. Not timed as a call that the host computes.
+                frame.repeat_second();
+                return host(frame, symbol, binding);
+            }
             if solved == Some(true) {
                 frame.result = 0;
                 return ptr::null();

@@ -127,6 +127,11 @@ impl Frame {
         }
     }
 
+    /// The host's function gets the second argument as the first one, too.
+    pub(crate) fn repeat_second(&mut self) {
+        self.gpr[0] = self.gpr[1];
+    }
+
     /// The `position`th floating point argument, as a double.
     pub(crate) fn double(&self, position: usize) -> f64 {
         f64::from_bits(self.xmm[position & 7][0])

@@ -1,7 +1,7 @@
 #!/bin/bash
-# LAPACK's solvers on devices in four precisions: getrf, getrs, gesv, getri, potrf, potrs, posv, potri and trtrs, of matrices whose factors
-# and inverses are exact, give what they give plainly, bit by bit; the factors of geqrf, orgqr and ormqr give the matrix. With 64-bit
-# integers under plain names, too.
+# LAPACK's solvers on devices in four precisions: getrf, getrs, gesv, getri, potrf, potrs, posv, potri, trtrs, trtri and lauum, of matrices
+# whose factors and inverses are exact, give what they give plainly, bit by bit; the factors of geqrf, orgqr and ormqr give the matrix; gelqf,
+# orglq, ormlq, gels, gelsd and gelss give what plain loops give. With 64-bit integers under plain names, too.
 #
 # What happens in the middle of a factorization (a handler that jumps or forks, a thread that is cancelled, reads or frees) changes nothing.
 #
@@ -54,9 +54,11 @@ for setting in "${settings[@]}"; do
     if [ "$memory" = 1GiB ] && [ "$plain" = plain ]; then
         # INFO is not 0, or numbers are extreme, in some calls of each of two rounds; the child of a fork makes its calls on the host.
         for p in s c z; do checks+=("calls.${p}getrf.offloaded>=8" "calls.${p}getrs.offloaded==14" "calls.${p}gesv.offloaded==4" "calls.${p}potrf.offloaded==10" "calls.${p}potrs.offloaded==6" "calls.${p}posv.offloaded==4"
-            "calls.${p}getri.offloaded==2" "calls.${p}potri.offloaded==4" "calls.${p}trtrs.offloaded==24" "calls.${p}geqrf.offloaded==8"
+            "calls.${p}getri.offloaded==2" "calls.${p}potri.offloaded==4" "calls.${p}trtrs.offloaded==30" "calls.${p}geqrf.offloaded>=14"
+            "calls.${p}gelqf.offloaded>=10" "calls.${p}gels.offloaded==12" "calls.${p}gels.why_host.unsupported==18"
+            "calls.${p}trtri.offloaded==10" "calls.${p}lauum.offloaded==4" "calls.${p}gels"{d,s}{.offloaded==4,.why_host.unsupported==6}
             "calls.${p}gecon.offloaded==22" "calls.${p}pocon.offloaded==4"); done
-        checks+=(calls.{sor,cun,zun}{gqr.offloaded==6,mqr.offloaded==48})
+        checks+=(calls.{sor,cun,zun}{gqr.offloaded==6,mqr.offloaded'>='56,glq.offloaded'>='4,mlq.offloaded'>='24})
         checks+=("calls.dgesv.offloaded==4" "calls.dgesv.why_host.unsupported==2" "calls.dgesv.why_host.forked==3")
     elif [[ $memory == @(512KiB|1280KiB|1500KiB|1MiB) ]]; then
         checks+=("calls.zgesv.why_host.out_of_memory>=1")

@@ -398,6 +398,7 @@ static void CALL(_qr)(INT m, INT n, INT cols)
     printf("geqrf in little workspace %ld\n", (long)info);
     free(a), free(r), free(q), free(of), free(tau), free(work);
 }
+#include "solvers_rows.h"
 #endif
 
 static void CALL(_run)(INT n)
@@ -515,6 +516,14 @@ static void CALL(_run)(INT n)
     CALL(_qr)(n, n, n);
     CALL(_qr)(n + 30, n, n + 20);
     CALL(_qr)(n, n + 30, n);
+    CALL(_lq)(n, n + 30, n);
+    CALL(_lq)(n, n, n);
+    CALL(_lq)(n + 30, n, n);
+    CALL(_least)(n + 30, n, sides);
+    CALL(_least)(n, n + 30, sides);
+    CALL(_triangles)(n);
+    for (int by_dividing = 0; by_dividing < 2; by_dividing++)
+        CALL(_singular)(n / 2 + 10, n / 4, sides, by_dividing);
 #endif
     free(memory), free(b), free(copy), free(pivots);
 }

@@ -8,7 +8,7 @@
 use core::ffi::c_void;
 
 use semcache::base::dense::Step;
-use semcache::base::{Diag, Op, Side, Solver, Uplo};
+use semcache::base::{Diag, Dtype, Op, Side, Solver, Uplo};
 use semcache::hints::view::View;
 use semcache::solver::system::{Condition, Pivots, System};
 
@@ -27,11 +27,13 @@ pub(crate) struct Decoded {
     pub(crate) system: System,
     info: usize,
     width: Width,
+    /// The address and the size of a workspace that must be as large as LAPACK would rather have it.
+    ample: Option<(usize, usize)>,
 }
 
 impl Decoded {
     /// Stores, as LAPACK does at first, that INFO is 0, and in the first element of a workspace the size that LAPACK would rather have:
-    /// a call of LAPACK with the same arguments that asks for it stores both. Returns whether INFO is 0.
+    /// a call of LAPACK with the same arguments that asks for it stores both. Returns whether INFO is 0, and the workspace large enough.
     ///
     /// # Safety
     /// The frame is that of the decoded call, and the target is its function.
@@ -57,18 +59,37 @@ impl Decoded {
             let _ = words.push(word);
         }
         // SAFETY: the program's own call of this function, but that it asks for the size of the workspace; INFO has this width.
-        unsafe {
+        let legal = unsafe {
             words.call::<()>(target);
             match self.width {
                 Width::Bits32 => (self.info as *const i32).read_unaligned() == 0,
                 Width::Bits64 => (self.info as *const i64).read_unaligned() == 0,
             }
-        }
+        };
+        legal
+            && self.ample.is_none_or(|(work, size)| {
+                // SAFETY: the first element of the workspace, into which LAPACK has just stored a number of this precision.
+                let asked = unsafe {
+                    match self.system.dtype.real() {
+                        Dtype::S => f64::from((work as *const f32).read_unaligned()),
+                        _ => (work as *const f64).read_unaligned(),
+                    }
+                };
+                asked <= size as f64
+            })
     }
 }
 
 fn size(n: i64) -> Option<usize> {
     usize::try_from(n).ok()
+}
+
+/// The transposition of a matrix for which LAPACK knows the transpose of a real one, and the conjugate transpose of a complex one.
+fn adjoint(r: &mut Reader<'_>) -> Option<Op> {
+    r.choice(match r.dtype.is_complex() {
+        true => &[(b'N', 111, Op::None), (b'C', 113, Op::ConjTrans)],
+        false => &[(b'N', 111, Op::None), (b'T', 112, Op::Trans)],
+    })
 }
 
 /// A matrix, whose leading dimension follows its address; `None` if it is empty or not valid.
@@ -131,44 +152,61 @@ pub(crate) unsafe fn decode(
                 (b'I', 0, Op::ConjTrans),
             ])?;
         }
+        Solver::Lauum => uplo = r.uplo()?,
+        Solver::Trtri => (uplo, diag) = (r.uplo()?, r.diag()?),
         Solver::Trtrs => (uplo, op, diag) = (r.uplo()?, r.op()?, r.diag()?),
-        // LAPACK knows the transpose of a real Q, and the conjugate transpose of a complex one.
-        Solver::Ormqr => {
-            side = r.side()?;
-            op = r.choice(match symbol.dtype.is_complex() {
-                true => &[(b'N', 111, Op::None), (b'C', 113, Op::ConjTrans)],
-                false => &[(b'N', 111, Op::None), (b'T', 112, Op::Trans)],
-            })?;
-        }
+        Solver::Ormqr | Solver::Ormlq => (side, op) = (r.side()?, adjoint(&mut r)?),
+        Solver::Gels => op = adjoint(&mut r)?,
         _ => {}
     }
     // The rows and columns of A, of B, and the number of reflectors.
     let first = size(r.int()?)?;
     let (a, b, reflectors) = match solver {
-        Solver::Getrf | Solver::Geqrf => {
+        Solver::Getrf | Solver::Geqrf | Solver::Gelqf => {
             let cols = size(r.int()?)?;
             ((first, cols), None, first.min(cols))
         }
-        Solver::Potrf | Solver::Getri | Solver::Potri | Solver::Gecon | Solver::Pocon => {
-            ((first, first), None, 0)
+        Solver::Potrf
+        | Solver::Getri
+        | Solver::Potri
+        | Solver::Gecon
+        | Solver::Pocon
+        | Solver::Trtri
+        | Solver::Lauum => ((first, first), None, 0),
+        Solver::Orgqr | Solver::Orglq => ((first, size(r.int()?)?), None, size(r.int()?)?),
+        Solver::Gels => {
+            let cols = size(r.int()?)?;
+            let sides = size(r.int()?)?;
+            ((first, cols), Some((first.max(cols), sides)), 0)
         }
-        Solver::Orgqr => ((first, size(r.int()?)?), None, size(r.int()?)?),
-        Solver::Ormqr => {
+        Solver::Gelsd | Solver::Gelss => {
+            let cols = size(r.int()?)?;
+            let sides = size(r.int()?)?;
+            // From this number of rows on LAPACK begins with QR (ILAENV 6).
+            if first < cols.checked_mul(8)?.div_ceil(5) {
+                return None;
+            }
+            ((first, cols), Some((first, sides)), 0)
+        }
+        Solver::Ormqr | Solver::Ormlq => {
             let (cols, reflectors) = (size(r.int()?)?, size(r.int()?)?);
             let order = match side {
                 Side::Left => first,
                 Side::Right => cols,
             };
-            ((order, reflectors), Some((first, cols)), reflectors)
+            let a = match solver {
+                Solver::Ormqr => (order, reflectors),
+                _ => (reflectors, order),
+            };
+            (a, Some((first, cols)), reflectors)
         }
         _ => ((first, first), Some((first, size(r.int()?)?)), 0),
     };
-    let columns = if solver == Solver::Orgqr {
-        reflectors
-    } else {
-        a.1
+    let least = match solver {
+        Solver::Orgqr | Solver::Orglq => reflectors.min(a.0).min(a.1),
+        _ => a.0.min(a.1),
     };
-    let small = a.0.min(columns) < FLOOR && crate::core::has_floor();
+    let small = least < FLOOR && crate::core::has_floor();
     if small || b.is_some_and(|(rows, cols)| rows == 0 || cols == 0) {
         return None;
     }
@@ -181,7 +219,12 @@ pub(crate) unsafe fn decode(
         _ => None,
     };
     let tau = match solver {
-        Solver::Geqrf | Solver::Orgqr | Solver::Ormqr => Some((r.readable()?, reflectors)),
+        Solver::Geqrf
+        | Solver::Orgqr
+        | Solver::Ormqr
+        | Solver::Gelqf
+        | Solver::Orglq
+        | Solver::Ormlq => Some((r.readable()?, reflectors)),
         _ => None,
     };
     let b = match b {
@@ -203,18 +246,47 @@ pub(crate) unsafe fn decode(
         }
         _ => None,
     };
+    let integer = match binding.width {
+        Width::Bits32 => 4,
+        Width::Bits64 => 8,
+    };
+    let real = symbol.dtype.real().size();
+    // Singular values, and the rank.
+    let (mut singular, mut rank) = ((0, 0), (0, 0));
+    if solver.is_finished_by_host() {
+        singular = (r.readable()?, least.saturating_mul(real));
+        r.word();
+        rank = (r.readable()?, integer);
+    }
     // Address and bytes of the workspace, if there is one.
-    let mut work = (0, 0);
+    let (mut work, mut ample) = ((0, 0), None);
     if solver.before_lwork(symbol.dtype).is_some() {
         let addr = r.readable()?;
-        let least = match (b.as_ref(), side) {
-            (Some(b), Side::Left) => b.cols,
-            (Some(b), Side::Right) => b.rows,
-            (None, _) => a.cols,
+        let least = match (solver, b.as_ref(), side) {
+            // What LAPACK asks for is compared once it has said so.
+            (Solver::Gelsd | Solver::Gelss, ..) => 1,
+            // The scalar factors of reflectors lie there, too.
+            (Solver::Gels, Some(b), _) => least.saturating_add(least.max(b.cols)),
+            (_, Some(b), Side::Left) => b.cols,
+            (_, Some(b), Side::Right) => b.rows,
+            (Solver::Gelqf | Solver::Orglq, None, _) => a.rows,
+            (_, None, _) => a.cols,
         };
         // LAPACK says so if the workspace is too small.
-        size(r.int()?).filter(|size| *size >= least.max(1))?;
+        let given = size(r.int()?).filter(|size| *size >= least.max(1))?;
         work = (addr, least.saturating_mul(symbol.dtype.size()));
+        if solver.is_finished_by_host() {
+            work.1 = given.saturating_mul(symbol.dtype.size());
+            ample = Some((addr, given));
+        }
+    }
+    if solver.is_finished_by_host() && symbol.dtype.is_complex() {
+        // Workspace of reals.
+        r.word();
+    }
+    if solver == Solver::Gelsd {
+        // Workspace of integers.
+        r.word();
     }
     let info = r.readable()?;
     let system = System {
@@ -230,21 +302,19 @@ pub(crate) unsafe fn decode(
         tau,
         condition,
     };
-    let info_bytes = match binding.width {
-        Width::Bits32 => 4,
-        Width::Bits64 => 8,
-    };
-    let real = symbol.dtype.real().size();
     let others = [
         work,
+        singular,
+        rank,
         condition.map_or((0, 0), |of| (of.addr, real)),
-        (info, info_bytes),
+        (info, integer),
     ];
     let outside = others.iter().all(|other| is_outside(&system, *other));
     (narrow(&system) && outside).then_some(Decoded {
         system,
         info,
         width: binding.width,
+        ample,
     })
 }
 

@@ -99,7 +99,7 @@ pub(super) fn solvers() -> Finding {
     ok(
         "solvers",
         format!(
-            "{found}: LU, Cholesky and QR and solutions, inverses and condition numbers by them run on devices where that is sooner, other drivers on the host, timed in reports as `solver`"
+            "{found}: LU, Cholesky, QR and LQ, and solutions, least squares, inverses and condition numbers by them run on devices where that is sooner, other drivers on the host, timed in reports as `solver`"
         ),
     )
 }

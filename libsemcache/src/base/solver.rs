@@ -90,6 +90,16 @@ solvers! {
     Orgqr: ["sorgqr", "dorgqr", "cungqr", "zungqr"], 9, 0, [7, 7], [0, 1, 3];
     /// Products with Q of the factors of geqrf. Its A is the other factor, which the product takes the place of.
     Ormqr: ["sormqr", "dormqr", "cunmqr", "zunmqr"], 13, 2, [11, 11], [2, 3, 8];
+    /// Factors `A = L Q`.
+    Gelqf: ["sgelqf", "dgelqf", "cgelqf", "zgelqf"], 8, 0, [6, 6], [0, 1, 2];
+    /// Q of the factors of gelqf.
+    Orglq: ["sorglq", "dorglq", "cunglq", "zunglq"], 9, 0, [7, 7], [0, 1, 3];
+    /// Products with Q of the factors of gelqf. Its A is the other factor, which the product takes the place of.
+    Ormlq: ["sormlq", "dormlq", "cunmlq", "zunmlq"], 13, 2, [11, 11], [2, 3, 8];
+    /// Inverts a triangular matrix.
+    Trtri: ["strtri", "dtrtri", "ctrtri", "ztrtri"], 6, 2, [0, 0], [2, 2, 3];
+    /// The product of a triangle with its conjugate transpose: `U U^H` or `L^H L`.
+    Lauum: ["slauum", "dlauum", "clauum", "zlauum"], 5, 1, [0, 0], [1, 1, 2];
     /// Solves with a triangular matrix.
     Trtrs: ["strtrs", "dtrtrs", "ctrtrs", "ztrtrs"], 10, 3, [0, 0], [3, 3, 5];
     /// The reciprocal condition number, by the factors of getrf.
@@ -100,6 +110,8 @@ solvers! {
     Gels: ["sgels", "dgels", "cgels", "zgels"], 11, 1, [9, 9], [1, 2, 4];
     /// Least squares by singular values, by divide and conquer.
     Gelsd: ["sgelsd", "dgelsd", "cgelsd", "zgelsd"], 15, 0, [11, 11], [0, 1, 3];
+    /// Least squares by singular values.
+    Gelss: ["sgelss", "dgelss", "cgelss", "zgelss"], 14, 0, [11, 11], [0, 1, 3];
     /// The Schur form.
     Gees: ["sgees", "dgees", "cgees", "zgees"], 15, 2, [12, 11], [3, 3, 4];
     /// As gees, with condition numbers.
@@ -107,16 +119,31 @@ solvers! {
 }
 
 impl Solver {
-    /// Whether devices compute it ([`super::dense`]).
+    /// Whether devices compute it, or begin it ([`super::dense`]).
     #[must_use]
     pub const fn runs_on_devices(self) -> bool {
         use Solver::{
-            Gecon, Geqrf, Gesv, Getrf, Getri, Getrs, Orgqr, Ormqr, Pocon, Posv, Potrf, Potri,
-            Potrs, Trtrs,
+            Gecon, Gelqf, Gels, Geqrf, Gesv, Getrf, Getri, Getrs, Lauum, Orglq, Orgqr, Ormlq,
+            Ormqr, Pocon, Posv, Potrf, Potri, Potrs, Trtri, Trtrs,
         };
         let lu = matches!(self, Getrf | Getrs | Gesv | Getri | Gecon);
         let cholesky = matches!(self, Potrf | Potrs | Posv | Potri | Pocon);
-        lu || cholesky || matches!(self, Geqrf | Orgqr | Ormqr | Trtrs)
+        let qr = matches!(self, Geqrf | Orgqr | Ormqr | Gels);
+        let lq = matches!(self, Gelqf | Orglq | Ormlq);
+        let alone = matches!(self, Trtrs | Trtri | Lauum);
+        lu || cholesky || qr || lq || alone || self.is_finished_by_host()
+    }
+
+    /// Whether a device begins it, and LAPACK computes the rest: the least squares of R, which is square, instead of those of a tall A.
+    #[must_use]
+    pub const fn is_finished_by_host(self) -> bool {
+        matches!(self, Solver::Gelsd | Solver::Gelss)
+    }
+
+    /// Whether LAPACK scales A and B if their elements are extreme.
+    #[must_use]
+    pub const fn scales(self) -> bool {
+        matches!(self, Solver::Gels | Solver::Gelsd | Solver::Gelss)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::with_dtype;
 impl Queueing<'_> {
     /// The diagonal of A or of its factor, in memory of the library. Returns where.
     pub(super) fn diagonal(&mut self, a: &Use) -> Result<usize, Refused> {
-        let row = diagonal_row(self.system.a);
+        let row = diagonal_row(self.system.worked());
         let own = Own::zeroed(self.cache, row.bytes()).ok_or(Refused::NoRoom)?;
         let to = vector(&own, &row, Intent::Overwrite);
         let kept = self.own(own);
@@ -21,16 +21,15 @@ impl Queueing<'_> {
         Ok(kept)
     }
 
-    /// An identity of the size of A, in memory of the library, which is made on the device.
-    pub(super) fn identity(&mut self) -> Result<Use, Refused> {
-        let (view, dtype) = (self.system.a, self.system.dtype);
+    /// Zeros, a matrix of this size in memory of the library, which is made on the device.
+    pub(super) fn zeros(&mut self, view: View) -> Result<Use, Refused> {
         let all = self.unset(view)?;
         // Neither factor is read where both are multiplied by zero.
         let zeros = Kernel {
             m: view.rows,
             n: view.cols,
             alpha: Value::ZERO,
-            ..Kernel::of(Routine::Geadd, dtype, [Operand::default(); 2])
+            ..Kernel::of(Routine::Geadd, self.system.dtype, [Operand::default(); 2])
         };
         let fill = |at: &[Operand]| Kernel {
             at: [at[0], at[0], Operand::default()],
@@ -38,15 +37,20 @@ impl Queueing<'_> {
         };
         self.cache
             .queue(self.device, core::slice::from_ref(&all), ROOM, &fill)?;
+        Ok(Use {
+            access: Intent::Update,
+            ..all
+        })
+    }
+
+    /// An identity of this size, in memory of the library, which is made on the device.
+    pub(super) fn identity(&mut self, view: View) -> Result<Use, Refused> {
+        let (all, dtype) = (self.zeros(view)?, self.system.dtype);
         let row = diagonal_row(view);
         let one = with_dtype!(dtype, T => bytes_of(&T::from_value(Value::ONE)).to_vec());
         let ones = Own::new(self.cache, one.repeat(row.cols).into());
         let from = vector(&ones, &row, Intent::Read);
         self.own(ones);
-        let all = Use {
-            access: Intent::Update,
-            ..all
-        };
         self.queue_copy(row, &[from, diagonal_of(&all, row.cols)])?;
         Ok(all)
     }
@@ -90,16 +94,19 @@ impl Queueing<'_> {
     /// Queues a solution with a triangle.
     pub(super) fn triangular(&self, a: &Use, b: &Use) -> Result<(), Refused> {
         let system = self.system;
+        let (uplo, op_a, diag) = system.triangle();
+        // The first rows of B, if it has more of them.
+        let order = system.worked().cols;
         let kernel = Kernel {
             form: Form {
                 side: Side::Left,
-                uplo: system.uplo,
-                diag: system.diag,
+                uplo,
+                diag,
             },
-            op_a: system.op,
-            m: system.a.rows,
+            op_a,
+            m: order,
             n: system.sides(),
-            k: system.a.rows,
+            k: order,
             ..Kernel::of(Routine::Trsm, system.dtype, [Operand::default(); 2])
         };
         let solve = |at: &[Operand]| Kernel {
@@ -111,9 +118,9 @@ impl Queueing<'_> {
         Ok(())
     }
 
-    /// Queues the product of the inverse of a Cholesky factor with its conjugate transpose, which is the inverse of the matrix, into one
-    /// triangle of a copy of A.
-    pub(super) fn squared(&mut self, inverse: &Use, a: &Use) -> Result<Use, Refused> {
+    /// Queues the product of a triangle beside zeros with its conjugate transpose into one triangle of a copy of A: of the inverse of a
+    /// Cholesky factor that is the inverse of the matrix.
+    pub(super) fn squared(&mut self, triangle: &Use, a: &Use) -> Result<Use, Refused> {
         let (uplo, order) = (self.system.uplo, self.system.a.rows);
         let copy = self.copied(self.system.a, a)?;
         let kernel = Kernel {
@@ -121,7 +128,7 @@ impl Queueing<'_> {
                 uplo,
                 ..Form::default()
             },
-            // L^-H L^-1, or U^-1 U^-H.
+            // L^H L, or U U^H.
             op_a: match (uplo, self.system.dtype.is_complex()) {
                 (Uplo::Upper, _) => Op::None,
                 (Uplo::Lower, true) => Op::ConjTrans,
@@ -136,18 +143,18 @@ impl Queueing<'_> {
             at: [at[0], at[1], Operand::default()],
             ..kernel
         };
-        let inverse = Use {
+        let triangle = Use {
             access: Intent::Read,
-            ..inverse.clone()
+            ..triangle.clone()
         };
         self.cache
-            .queue(self.device, &[inverse, copy.clone()], ROOM, &square)?;
+            .queue(self.device, &[triangle, copy.clone()], ROOM, &square)?;
         Ok(copy)
     }
 }
 
 /// The size of the diagonal of a matrix, as a row.
-fn diagonal_row(of: View) -> View {
+pub(super) fn diagonal_row(of: View) -> View {
     of.block((0, 0), (1, of.rows.min(of.cols)))
 }
 
@@ -157,7 +164,7 @@ fn vector(own: &Own, row: &View, access: Intent) -> Use {
 }
 
 /// The diagonal of a matrix as a row.
-fn diagonal_of(of: &Use, order: usize) -> Use {
+pub(super) fn diagonal_of(of: &Use, order: usize) -> Use {
     let step = of.step.unsigned_abs() + 1;
     let view = Rect::new(of.view.start, of.size, step * of.size, order);
     Use {

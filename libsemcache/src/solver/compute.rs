@@ -2,12 +2,11 @@
 
 use super::blas::{bytes_of, values};
 use super::condition::{Apply, one_norm};
+use super::least_squares::is_unscaled;
 use super::queue::{HEAD, OF_SECOND, Queueing, ROOM, Refused, SUMS};
-use super::system::{Condition, System};
+use super::system::{Condition, System, adjoint, range};
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{
-    DeviceId, Diag, Dtype, Form, Intent, Op, Rect, Routine, Scalar, Solver, Uplo, Value,
-};
+use crate::base::{DeviceId, Diag, Form, Intent, Op, Rect, Routine, Scalar, Solver, Uplo, Value};
 use crate::cache::task::Use;
 use crate::cache::{Cache, lost};
 use crate::device::api::{Kernel, Operand};
@@ -69,11 +68,7 @@ impl Queueing<'_> {
     fn solved(&mut self, given: &[u8]) -> Result<Ended, Refused> {
         let system = self.system;
         // INFO, and the pivots or scalar factors.
-        let found = match system.factors() {
-            Some(Step::Lu) => system.pivot_count() * DenseKernel::PIVOT,
-            Some(Step::Qr) => system.beside().map_or(0, |(_, bytes)| bytes),
-            _ => 0,
-        };
+        let found = system.found();
         let mut answer = vec![0; HEAD + found];
         answer.extend_from_slice(given);
         let answer = self.own(Own::new(self.cache, answer.into()));
@@ -84,13 +79,18 @@ impl Queueing<'_> {
         let (mut results, mut sums) = (Vec::new(), 0);
         let mut factor = a.clone();
         if let Some(step) = system.factors() {
-            factor = self.copied(system.a, &a)?;
+            factor = self.copied_to_work(&a)?;
             self.step(step, &factor, None, answer, Intent::Overwrite)?;
-            results.push((system.a, factor.clone(), a.clone()));
+            results.push(match system.solver.is_finished_by_host() {
+                true => self.upper(&factor, &a)?,
+                false => (system.a, factor.clone(), a.clone()),
+            });
             // The triangle that Cholesky leaves may hold anything.
             if step != Step::Cholesky {
                 sums = self.sum(&factor, answer, sums)?;
             }
+        } else if system.by_rows() {
+            factor = self.copied_to_work(&a)?;
         }
         let diagonal = match system.factors().is_some() || system.divides() {
             true => Some(self.diagonal(&factor)?),
@@ -99,21 +99,42 @@ impl Queueing<'_> {
         let second = match system.b {
             Some(view) => {
                 let b = self.placed(view)?;
-                Some((view, self.copied(view, &b)?, b))
+                let copy = self.right_sides(view, &b)?;
+                if system.solver.scales() {
+                    sums = self.sum(&copy, answer, sums)?;
+                }
+                Some((view, copy, b))
             }
-            None if system.of_identity() => Some((system.a, self.identity()?, a.clone())),
+            None if system.of_identity() => {
+                Some((system.a, self.identity(system.worked())?, a.clone()))
+            }
+            None if system.solver == Solver::Lauum => {
+                Some((system.a, self.cleaned(system.a, &a)?, a.clone()))
+            }
             None => None,
         };
         if let Some((view, result, to)) = second {
-            match system.applies() {
-                Some(step) => {
+            let shortest = system.is_underdetermined();
+            match (system.solver, system.applies()) {
+                (Solver::Lauum, _) => {}
+                (Solver::Gels, Some(step)) => {
+                    if shortest {
+                        self.triangular(&factor, &result)?;
+                    }
+                    self.step(step, &factor, Some(&result), answer, Intent::Update)?;
+                    if !shortest {
+                        self.triangular(&factor, &result)?;
+                    }
+                }
+                (_, Some(step)) => {
                     self.step(step, &factor, Some(&result), answer, Intent::Update)?;
                 }
-                None => self.triangular(&factor, &result)?,
+                (_, None) => self.triangular(&factor, &result)?,
             }
             sums = self.sum(&result, answer, sums)?;
             let result = match system.solver {
-                Solver::Potri => self.squared(&result, &a)?,
+                Solver::Potri | Solver::Lauum => self.squared(&result, &a)?,
+                Solver::Trtri => self.inverted(&result, &a)?,
                 _ => result,
             };
             results.push((view, result, to));
@@ -137,11 +158,9 @@ impl Queueing<'_> {
         }
         // What becomes of infinite numbers, and of those that are none, is LAPACK's to say: it leaves out products with zeros.
         let real = system.dtype.real();
-        let finite = |at: usize| {
-            let sum = &answer[SUMS * (1 + at)..][..real.size()];
-            values(real, sum).all(|sum| sum.re.is_finite())
-        };
-        if !(0..sums).all(finite) {
+        let sum = |at: usize| values(real, &answer[SUMS * (1 + at)..][..real.size()]);
+        let sums: Vec<f64> = (0..sums).flat_map(sum).map(|sum| sum.re).collect();
+        if !sums.iter().all(|sum| sum.is_finite()) || !is_unscaled(system, &sums) {
             return Ok(Ended::Info);
         }
         let found = answer[HEAD..][..found].to_vec();
@@ -171,10 +190,7 @@ impl Queueing<'_> {
         let (system, dtype) = (self.system, self.system.dtype);
         let order = system.a.rows;
         let (tiny, largest) = range(dtype);
-        let adjoint = match dtype.is_complex() {
-            true => Op::ConjTrans,
-            false => Op::Trans,
-        };
+        let adjoint = adjoint(dtype);
         let lower = |op| (Uplo::Lower, op, Diag::Unit);
         let triangle = |uplo, op| (uplo, op, Diag::NonUnit);
         let mut unlike = false;
@@ -244,14 +260,6 @@ impl Queueing<'_> {
     }
 }
 
-/// The least normal and the largest real number of a precision.
-fn range(dtype: Dtype) -> (f64, f64) {
-    match dtype.real() {
-        Dtype::S => (f32::MIN_POSITIVE.into(), f32::MAX.into()),
-        _ => (f64::MIN_POSITIVE, f64::MAX),
-    }
-}
-
 /// Whether a factor with this diagonal is one that LAPACK would find, too, and divides by.
 fn usual(system: &System, diagonal: &[u8]) -> bool {
     let mut all = values(system.dtype, diagonal);
@@ -267,7 +275,8 @@ fn usual(system: &System, diagonal: &[u8]) -> bool {
             let each = all.all(|x| {
                 let size = x.re.abs();
                 found |= size > 0.0;
-                size == 0.0 || usual.contains(&size)
+                // gels does not solve by a singular triangle.
+                size == 0.0 && system.solver != Solver::Gels || usual.contains(&size)
             });
             each && found
         }

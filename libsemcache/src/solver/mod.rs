@@ -7,6 +7,8 @@
 mod blas;
 pub mod compute;
 mod condition;
+mod least_squares;
 pub mod queue;
 pub mod system;
+mod triangle;
 pub mod worth;

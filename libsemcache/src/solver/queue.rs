@@ -5,7 +5,7 @@
     reason = "queues solvers on replicas of the program's matrices"
 )]
 
-use super::system::System;
+use super::system::{System, adjoint};
 use crate::base::counters::COUNTERS;
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{DeviceId, Intent, Rect, Routine, Solver};
@@ -106,13 +106,13 @@ impl System {
             step,
             dtype: self.dtype,
             uplo: self.uplo,
-            op: self.op,
+            op: self.op_of(step),
             side: self.side,
             m,
             n,
             sides: self.sides(),
-            a: Operand::matrix(SOME_ADDRESS, self.a.ld),
-            b: Operand::matrix(SOME_ADDRESS, self.b.map_or(self.a.rows, |b| b.ld)),
+            a: Operand::matrix(SOME_ADDRESS, self.worked().ld),
+            b: Operand::matrix(SOME_ADDRESS, self.b.map_or(m, |b| b.ld)),
             pivots: SOME_ADDRESS,
             tau: SOME_ADDRESS,
             info: SOME_ADDRESS,
@@ -121,14 +121,19 @@ impl System {
         }
     }
 
-    /// Bytes of device memory that the call takes besides the program's matrices: copies of those that it writes, and identities.
+    /// Bytes of device memory that the call takes besides the program's matrices: copies of those that it writes or needs transposed,
+    /// identities, and triangles beside zeros.
     #[must_use]
     pub fn copies(&self) -> usize {
         if self.condition.is_some() {
             return 0;
         }
-        let copied = self.factors().is_some() || self.solver == Solver::Potri;
-        let a = (copied as usize + self.of_identity() as usize) * self.a.bytes();
+        let copied = match self.solver {
+            Solver::Potri | Solver::Trtri => 1,
+            Solver::Lauum | Solver::Gelsd | Solver::Gelss => 2,
+            _ => usize::from(self.factors().is_some() || self.by_rows()),
+        };
+        let a = (copied + self.of_identity() as usize) * self.a.bytes();
         a + self.b.map_or(0, |b| b.bytes()) + self.pivot_count() * DenseKernel::PIVOT
     }
 }
@@ -188,6 +193,39 @@ impl Queueing<'_> {
             ..copy
         })?;
         Ok(())
+    }
+
+    /// Queues a copy of the conjugate transpose of a matrix within the device. All elements that are read later are numbers.
+    pub(super) fn queue_adjoint(&self, view: View, uses: &[Use; 2]) -> Result<(), CacheError> {
+        let turn = Kernel {
+            m: view.rows,
+            n: view.cols,
+            op_a: adjoint(self.system.dtype),
+            ..Kernel::of(
+                Routine::Omatcopy,
+                self.system.dtype,
+                [Operand::default(); 2],
+            )
+        };
+        self.cache.queue(self.device, uses, ROOM, &|at| Kernel {
+            at: [at[0], at[1], Operand::default()],
+            ..turn
+        })?;
+        Ok(())
+    }
+
+    /// A copy of the matrix that the device works on, A or its conjugate transpose, without gaps.
+    pub(super) fn copied_to_work(&mut self, a: &Use) -> Result<Use, Refused> {
+        let system = self.system;
+        if !system.by_rows() {
+            return self.copied(system.a, a);
+        }
+        let to = self.unset(system.worked())?;
+        self.queue_adjoint(system.a, &[a.clone(), to.clone()])?;
+        Ok(Use {
+            access: Intent::Update,
+            ..to
+        })
     }
 
     /// Queues a factorization of a copy, or what is computed with a factor on one.
@@ -280,7 +318,12 @@ impl Queueing<'_> {
             };
             written.begun();
             let before = self.cache.host_copy(written.id, &written.view);
-            let queued = self.queue_copy(view, &[read.clone(), written.clone()]);
+            let uses = [read.clone(), written.clone()];
+            // What takes the place of A is of the matrix that the device works on.
+            let queued = match self.system.by_rows() && view == self.system.a {
+                true => self.queue_adjoint(self.system.worked(), &uses),
+                false => self.queue_copy(view, &uses),
+            };
             match (queued, &stored) {
                 (Ok(()), _) => {
                     stored = Some((written.clone(), before));

@@ -1,6 +1,6 @@
 //! What a call of a solver asks for.
 
-use crate::base::dense::{DenseWork, Step};
+use crate::base::dense::{DenseKernel, DenseWork, Step};
 use crate::base::{Diag, Dtype, Op, Rect, Side, Solver, Uplo};
 use crate::hints::view::View;
 
@@ -39,20 +39,21 @@ pub struct System {
     pub dtype: Dtype,
     /// The triangle of a positive definite or triangular matrix.
     pub uplo: Uplo,
-    /// `op(A)` of getrs and trtrs, `op(Q)` of ormqr; of gecon, `ConjTrans` for the infinity norm, which is the one-norm of the conjugate
+    /// `op(A)` of getrs, trtrs and gels, `op(Q)` of ormqr and ormlq; of gecon, `ConjTrans` for the infinity norm, which is the one-norm of the conjugate
     /// transpose.
     pub op: Op,
-    /// Whether the diagonal of trtrs is taken to be 1.
+    /// Whether the diagonal of trtrs and trtri is taken to be 1.
     pub diag: Diag,
-    /// The side on which Q of ormqr stands.
+    /// The side on which Q of ormqr and ormlq stands.
     pub side: Side,
-    /// The matrix, or its factor. Of orgqr the place of Q, whose first columns hold the reflectors.
+    /// The matrix, or its factor. Of orgqr and orglq the place of Q, whose first columns or rows hold the reflectors.
     pub a: View,
-    /// The right sides, or the other factor of a product with Q.
+    /// The right sides, or the other factor of a product with Q. Of gels the right sides and, in as many rows as A has rows or columns,
+    /// the solutions.
     pub b: Option<View>,
     /// The pivots of getrf, getrs, gesv and getri.
     pub pivots: Option<Pivots>,
-    /// The address and the number of the scalar factors of the reflectors of geqrf, orgqr and ormqr.
+    /// The address and the number of the scalar factors of the reflectors of geqrf, orgqr and ormqr, and of gelqf, orglq and ormlq.
     pub tau: Option<(usize, usize)>,
     /// Of gecon and pocon.
     pub condition: Option<Condition>,
@@ -65,7 +66,9 @@ impl System {
         match self.solver {
             Solver::Getrf | Solver::Gesv => Some(Step::Lu),
             Solver::Potrf | Solver::Posv => Some(Step::Cholesky),
-            Solver::Geqrf => Some(Step::Qr),
+            Solver::Geqrf | Solver::Gelqf | Solver::Gels | Solver::Gelsd | Solver::Gelss => {
+                Some(Step::Qr)
+            }
             _ => None,
         }
     }
@@ -76,7 +79,8 @@ impl System {
         match self.solver {
             Solver::Getrs | Solver::Gesv | Solver::Getri => Some(Step::LuSolve),
             Solver::Potrs | Solver::Posv => Some(Step::CholeskySolve),
-            Solver::Ormqr | Solver::Orgqr => Some(Step::ApplyQ),
+            Solver::Ormqr | Solver::Orgqr | Solver::Ormlq | Solver::Orglq => Some(Step::ApplyQ),
+            Solver::Gels | Solver::Gelsd | Solver::Gelss => Some(Step::ApplyQ),
             _ => None,
         }
     }
@@ -89,7 +93,69 @@ impl System {
     /// Whether the step by a factor, or the triangular solution, is of an identity, and the result takes the place of A.
     #[must_use]
     pub const fn of_identity(&self) -> bool {
-        matches!(self.solver, Solver::Getri | Solver::Potri | Solver::Orgqr)
+        matches!(
+            self.solver,
+            Solver::Getri | Solver::Potri | Solver::Trtri | Solver::Orgqr | Solver::Orglq
+        )
+    }
+
+    /// Whether reflectors are rows of A. A device works on the conjugate transpose of A then: `A = L Q` says `A^H = Q^H L^H`, which is a QR
+    /// factorization, and LAPACK computes the same reflectors of the conjugated rows as of the columns of `A^H`, with the same scalar
+    /// factors (gelq2 and geqr2). So what LAPACK stores of either is the conjugate transpose of the other.
+    #[must_use]
+    pub const fn by_rows(&self) -> bool {
+        match self.solver {
+            Solver::Gelqf | Solver::Orglq | Solver::Ormlq => true,
+            Solver::Gels => self.a.rows < self.a.cols,
+            _ => false,
+        }
+    }
+
+    /// The size of the matrix that a device works on: of A, or of its conjugate transpose without gaps.
+    #[must_use]
+    pub const fn worked(&self) -> View {
+        match self.by_rows() {
+            false => self.a,
+            true => View {
+                rows: self.a.cols,
+                cols: self.a.rows,
+                ld: self.a.cols,
+                ..self.a
+            },
+        }
+    }
+
+    /// Whether gels finds the shortest of many solutions, instead of one that leaves the least residual.
+    #[must_use]
+    pub const fn is_underdetermined(&self) -> bool {
+        matches!(self.op, Op::None) == self.by_rows()
+    }
+
+    /// `op(A)` or `op(Q)` of a step on the matrix that a device works on.
+    #[must_use]
+    pub const fn op_of(&self, step: Step) -> Op {
+        let adjoint = adjoint(self.dtype);
+        match (self.solver, step) {
+            // R^-1 Q^H B, or Q R^-H B.
+            (Solver::Gels, Step::ApplyQ) if self.is_underdetermined() => Op::None,
+            (Solver::Gels | Solver::Gelsd | Solver::Gelss, Step::ApplyQ) => adjoint,
+            // Q by rows is the conjugate transpose of Q by columns.
+            (Solver::Ormlq, _) if matches!(self.op, Op::None) => adjoint,
+            (Solver::Ormlq, _) => Op::None,
+            _ => self.op,
+        }
+    }
+
+    /// The triangle of the matrix that a device works on with which it solves: which one, how, and with what diagonal.
+    #[must_use]
+    pub const fn triangle(&self) -> (Uplo, Op, Diag) {
+        match self.solver {
+            Solver::Gels if self.is_underdetermined() => {
+                (Uplo::Upper, adjoint(self.dtype), Diag::NonUnit)
+            }
+            Solver::Gels | Solver::Gelsd | Solver::Gelss => (Uplo::Upper, Op::None, Diag::NonUnit),
+            _ => (self.uplo, self.op, self.diag),
+        }
     }
 
     /// Whether it divides by the diagonal of A, in which LAPACK first looks for a zero.
@@ -97,7 +163,7 @@ impl System {
     pub const fn divides(&self) -> bool {
         match self.solver {
             Solver::Getri | Solver::Potri => true,
-            Solver::Trtrs => matches!(self.diag, Diag::NonUnit),
+            Solver::Trtrs | Solver::Trtri => matches!(self.diag, Diag::NonUnit),
             _ => false,
         }
     }
@@ -118,17 +184,29 @@ impl System {
         match (self.b, self.side) {
             (Some(b), Side::Left) => b.cols,
             (Some(b), Side::Right) => b.rows,
-            (None, _) if self.of_identity() => self.a.cols,
+            (None, _) if self.of_identity() => self.worked().cols,
             (None, _) => 0,
         }
     }
 
-    /// Rows and columns of A that a step takes: reflectors are in its first columns.
+    /// Rows and columns that a step takes of the matrix that a device works on: reflectors are in its first columns.
     #[must_use]
     pub fn factor_size(&self, step: Step) -> (usize, usize) {
+        let View { rows, cols, .. } = self.worked();
         match (step, self.tau) {
-            (Step::ApplyQ, Some((_, count))) => (self.a.rows, count),
-            _ => (self.a.rows, self.a.cols),
+            (Step::ApplyQ, Some((_, count))) => (rows, count),
+            _ => (rows, cols),
+        }
+    }
+
+    /// Bytes of the pivots, or of the scalar factors of reflectors, that a device finds.
+    #[must_use]
+    pub fn found(&self) -> usize {
+        let least = self.a.rows.min(self.a.cols);
+        match self.factors() {
+            Some(Step::Lu) => least * DenseKernel::PIVOT,
+            Some(Step::Qr) => least * self.dtype.size(),
+            _ => 0,
         }
     }
 
@@ -166,8 +244,18 @@ impl System {
     pub fn is_plain(&self) -> bool {
         let rectangular = matches!(
             self.solver,
-            Solver::Getrf | Solver::Geqrf | Solver::Orgqr | Solver::Ormqr
+            Solver::Getrf
+                | Solver::Geqrf
+                | Solver::Orgqr
+                | Solver::Ormqr
+                | Solver::Gelqf
+                | Solver::Orglq
+                | Solver::Ormlq
+                | Solver::Gels
+                | Solver::Gelsd
+                | Solver::Gelss
         );
+        let worked = self.worked();
         let span = |view: &View| Some(view.place().ok()??.span());
         let Some(a) = span(&self.a).filter(|_| rectangular || self.a.rows == self.a.cols) else {
             return false;
@@ -178,7 +266,7 @@ impl System {
                 Side::Left => b.rows,
                 Side::Right => b.cols,
             };
-            let Some(span) = span(b).filter(|_| order == self.a.rows) else {
+            let Some(span) = span(b).filter(|_| order == worked.rows) else {
                 return false;
             };
             all.push((span.start, span.end));
@@ -191,11 +279,29 @@ impl System {
             all.push((addr, end));
         }
         let fits = |count| 0 < count && count <= self.a.rows.min(self.a.cols);
-        // Q, in whose place orgqr finds its reflectors, has no more columns than rows.
+        // Q, in whose place orgqr finds its reflectors, has no more columns than rows, that of orglq no more rows than columns.
+        let of_columns = matches!(self.solver, Solver::Orgqr | Solver::Orglq);
         let fits = self.tau.is_none_or(|(_, count)| fits(count))
-            && (self.solver != Solver::Orgqr || self.a.cols <= self.a.rows);
+            && (!of_columns || worked.cols <= worked.rows);
         all.sort_unstable();
         fits && all.windows(2).all(|two| two[0].1 <= two[1].0)
+    }
+}
+
+/// The transposition that makes an adjoint: real types have one name for it.
+#[must_use]
+pub const fn adjoint(dtype: Dtype) -> Op {
+    match dtype.is_complex() {
+        true => Op::ConjTrans,
+        false => Op::Trans,
+    }
+}
+
+/// The least normal and the largest real number of a precision.
+pub(super) fn range(dtype: Dtype) -> (f64, f64) {
+    match dtype.real() {
+        Dtype::S => (f32::MIN_POSITIVE.into(), f32::MAX.into()),
+        _ => (f64::MIN_POSITIVE, f64::MAX),
     }
 }
 
@@ -271,7 +377,7 @@ mod tests {
             potrf.work().map(|w| w.step).collect::<Vec<_>>(),
             [Step::Cholesky]
         );
-        assert!(Solver::ALL.iter().filter(|s| s.runs_on_devices()).count() == 14);
+        assert!(Solver::ALL.iter().filter(|s| s.runs_on_devices()).count() == 22);
     }
 
     #[test]
@@ -346,5 +452,76 @@ mod tests {
             ..right
         };
         assert!(!left.is_plain());
+    }
+
+    #[test]
+    fn reflectors_by_rows_are_columns_of_the_adjoint() {
+        let flat = View { rows: 4, ..A };
+        let gelqf = System {
+            solver: Solver::Gelqf,
+            b: None,
+            pivots: None,
+            a: flat,
+            tau: Some((3 << 20, 4)),
+            ..GESV
+        };
+        assert!(gelqf.is_plain() && gelqf.by_rows());
+        assert_eq!(gelqf.work().map(|w| w.sizes).last(), Some([10, 4, 0]));
+        assert_eq!(gelqf.found(), 4 * 8);
+        let orglq = System {
+            solver: Solver::Orglq,
+            tau: Some((3 << 20, 3)),
+            ..gelqf
+        };
+        assert_eq!(orglq.work().map(|w| w.sizes).last(), Some([10, 3, 4]));
+        assert!(orglq.is_plain());
+        let tall = System {
+            a: View { cols: 3, ..A },
+            ..orglq
+        };
+        assert!(!tall.is_plain());
+        let ormlq = System {
+            solver: Solver::Ormlq,
+            b: Some(View {
+                addr: 2 << 20,
+                cols: 3,
+                ..A
+            }),
+            ..gelqf
+        };
+        assert!(ormlq.is_plain());
+        assert_eq!(ormlq.op_of(Step::ApplyQ), Op::Trans);
+    }
+
+    #[test]
+    fn least_squares_are_of_a_tall_matrix() {
+        let b = View {
+            addr: 2 << 20,
+            cols: 3,
+            ..A
+        };
+        for (rows, cols, op, shortest) in [
+            (10, 4, Op::None, false),
+            (10, 4, Op::Trans, true),
+            (4, 10, Op::None, true),
+            (4, 10, Op::Trans, false),
+            (10, 10, Op::None, false),
+        ] {
+            let gels = System {
+                solver: Solver::Gels,
+                a: View { rows, cols, ..A },
+                b: Some(b),
+                pivots: None,
+                op,
+                ..GESV
+            };
+            assert!(gels.is_plain());
+            let worked = gels.worked();
+            assert_eq!((worked.rows, worked.cols), (rows.max(cols), rows.min(cols)));
+            let of_q = if shortest { Op::None } else { Op::Trans };
+            assert_eq!(gels.op_of(Step::ApplyQ), of_q);
+            let of_r = if shortest { Op::Trans } else { Op::None };
+            assert_eq!(gels.triangle(), (Uplo::Upper, of_r, Diag::NonUnit));
+        }
     }
 }
