@@ -41,7 +41,7 @@ same() {
     shift
     # without_times FILE: what has a decimal point in the testers' lines is times, MFLOPS, and residuals, which differ by rounding and are below
     # the threshold if the line says PASSED.
-    without_times() { sed -E '/^(WALL|CPU ) /s/ +[0-9]+\.[0-9]*(E[-+][0-9]+)?//g' "$1"; }
+    without_times() { sed -E '/^(WALL|CPU ) /s/ +[0-9]+\.[0-9]*(E[-+][0-9]+)?//g; s/ +$//' "$1"; }
     status=0
     timeout "$HANG" mpirun -n "$ranks" "$@" >"$name.raw" 2>"$name.stderr" </dev/null || status=$?
     [ $status = 0 ] || { cat "$name.raw" "$name.stderr"; fail "$name plainly: status $status"; }
