@@ -11,9 +11,9 @@ use crate::sparse::arrays::Own;
 use crate::with_dtype;
 
 impl Queueing<'_> {
-    /// The diagonal of A or of its factor, in memory of the library. Returns where.
-    pub(super) fn diagonal(&mut self, a: &Use) -> Result<usize, Refused> {
-        let row = diagonal_row(self.system.a);
+    /// The diagonal of a matrix of this size, in memory of the library. Returns where.
+    pub(super) fn diagonal(&mut self, of: View, a: &Use) -> Result<usize, Refused> {
+        let row = diagonal_row(of);
         let own = Own::zeroed(self.cache, row.bytes()).ok_or(Refused::NoRoom)?;
         let to = vector(&own, &row, Intent::Overwrite);
         let kept = self.own(own);
@@ -122,10 +122,9 @@ impl Queueing<'_> {
                 ..Form::default()
             },
             // L^-H L^-1, or U^-1 U^-H.
-            op_a: match (uplo, self.system.dtype.is_complex()) {
-                (Uplo::Upper, _) => Op::None,
-                (Uplo::Lower, true) => Op::ConjTrans,
-                (Uplo::Lower, false) => Op::Trans,
+            op_a: match uplo {
+                Uplo::Upper => Op::None,
+                Uplo::Lower => adjoint(self.system.dtype),
             },
             m: order,
             n: order,
@@ -143,6 +142,14 @@ impl Queueing<'_> {
         self.cache
             .queue(self.device, &[inverse, copy.clone()], ROOM, &square)?;
         Ok(copy)
+    }
+}
+
+/// The conjugate transpose, which real matrices have as their transpose.
+pub(super) const fn adjoint(dtype: Dtype) -> Op {
+    match dtype.is_complex() {
+        true => Op::ConjTrans,
+        false => Op::Trans,
     }
 }
 

@@ -1,8 +1,8 @@
 //! A system on one device, from its first operation to its results.
 
-use super::blas::{bytes_of, values};
+use super::blas::{adjoint, bytes_of, values};
 use super::condition::{Apply, one_norm};
-use super::queue::{HEAD, OF_SECOND, Queueing, ROOM, Refused, SUMS};
+use super::queue::{HEAD, Home, OF_SECOND, Queueing, ROOM, Refused, SUMS};
 use super::system::{Condition, System};
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{
@@ -11,7 +11,6 @@ use crate::base::{
 use crate::cache::task::Use;
 use crate::cache::{Cache, lost};
 use crate::device::api::{Kernel, Operand};
-use crate::hints::view::View;
 use crate::sparse::arrays::Own;
 use crate::with_dtype;
 
@@ -36,9 +35,9 @@ pub struct Solution {
     pub tau: Vec<u8>,
     /// The reciprocal condition number of gecon and pocon.
     pub condition: Option<f64>,
-    /// A matrix that could not get its result on the device after another one had got its own: another thread of the program has
-    /// changed the mapping of its memory meanwhile, or the device has no room. The bytes have no gaps between columns.
-    pub home: Option<(View, Vec<u8>)>,
+    /// Matrices, or parts of them, that could not get their results on a device after others had got theirs: another thread of the
+    /// program has changed the mapping of their memory meanwhile, or the device has no room.
+    pub home: Home,
 }
 
 impl System {
@@ -51,21 +50,26 @@ impl System {
     pub fn solve(&self, cache: &Cache, device: DeviceId, given: &[u8]) -> Result<Ended, Refused> {
         let mut queueing = Queueing::new(self, cache, device);
         let solved = queueing.solved(given);
-        // Replicas drop inputs on pages that cannot be protected, whatever became of the call.
-        let (pending, settled) = cache.settle(queueing.used.iter(), &[]);
-        let arrived = cache.arrive(&pending).and(settled);
-        let stored = matches!(solved, Ok(Ended::Solved(_)));
-        if let Err(error) = arrived
-            && stored
-        {
-            let mut written = queueing.used.iter().filter(|u| u.access != Intent::Read);
-            lost::end_process(written.next().map_or(0, Use::addr), &error);
-        }
-        solved
+        queueing.ended(solved)
     }
 }
 
 impl Queueing<'_> {
+    /// The end of the call, whose results have been put in their place if it was solved.
+    pub(super) fn ended(&self, solved: Result<Ended, Refused>) -> Result<Ended, Refused> {
+        // Replicas drop inputs on pages that cannot be protected, whatever became of the call.
+        let (pending, settled) = self.cache.settle(self.used.iter(), &[]);
+        let arrived = self.cache.arrive(&pending).and(settled);
+        let stored = matches!(solved, Ok(Ended::Solved(_)));
+        if let Err(error) = arrived
+            && stored
+        {
+            let mut written = self.used.iter().filter(|u| u.access != Intent::Read);
+            lost::end_process(written.next().map_or(0, Use::addr), &error);
+        }
+        solved
+    }
+
     fn solved(&mut self, given: &[u8]) -> Result<Ended, Refused> {
         let system = self.system;
         // INFO, and the pivots or scalar factors.
@@ -86,14 +90,14 @@ impl Queueing<'_> {
         if let Some(step) = system.factors() {
             factor = self.copied(system.a, &a)?;
             self.step(step, &factor, None, answer, Intent::Overwrite)?;
-            results.push((system.a, factor.clone(), a.clone()));
+            results.push(self.made(system.a, &factor, &a));
             // The triangle that Cholesky leaves may hold anything.
             if step != Step::Cholesky {
                 sums = self.sum(&factor, answer, sums)?;
             }
         }
         let diagonal = match system.factors().is_some() || system.divides() {
-            true => Some(self.diagonal(&factor)?),
+            true => Some(self.diagonal(system.a, &factor)?),
             false => None,
         };
         let second = match system.b {
@@ -116,7 +120,7 @@ impl Queueing<'_> {
                 Solver::Potri => self.squared(&result, &a)?,
                 _ => result,
             };
-            results.push((view, result, to));
+            results.push(self.made(view, &result, &to));
         }
         if let Some(diagonal) = diagonal
             && !usual(system, self.answer(diagonal)?)
@@ -124,39 +128,22 @@ impl Queueing<'_> {
             return Ok(Ended::Info);
         }
         let answer = self.answer(answer)?;
-        let info = |bytes: &[u8]| {
-            bytes
-                .first_chunk()
-                .map_or(-1, |info| i32::from_ne_bytes(*info))
-        };
         if system.factors().is_some() && info(answer) != 0 {
             return Ok(Ended::Info);
         }
         if system.applies().is_some() && info(&answer[OF_SECOND..]) != 0 {
             return Err(Refused::Other);
         }
-        // What becomes of infinite numbers, and of those that are none, is LAPACK's to say: it leaves out products with zeros.
-        let real = system.dtype.real();
-        let finite = |at: usize| {
-            let sum = &answer[SUMS * (1 + at)..][..real.size()];
-            values(real, sum).all(|sum| sum.re.is_finite())
-        };
-        if !(0..sums).all(finite) {
+        if !finite(system.dtype, answer, sums) {
             return Ok(Ended::Info);
         }
         let found = answer[HEAD..][..found].to_vec();
         let (mut pivots, mut tau) = (Vec::new(), Vec::new());
-        if system.factors() == Some(Step::Qr) {
-            tau = found;
-        } else {
-            let (each, _) = found.as_chunks::<{ DenseKernel::PIVOT }>();
-            pivots.extend(each.iter().map(|pivot| i64::from_ne_bytes(*pivot)));
+        match system.factors() {
+            Some(Step::Qr) => tau = found,
+            _ => pivots = pivots_of(&found, system.a.rows)?,
         }
-        let last = i64::try_from(system.a.rows).unwrap_or(i64::MAX);
-        if pivots.iter().any(|pivot| !(1..=last).contains(pivot)) {
-            return Err(Refused::Other);
-        }
-        let home = self.store(results)?;
+        let home = self.store(&results)?;
         Ok(Ended::Solved(Solution {
             pivots,
             tau,
@@ -171,10 +158,7 @@ impl Queueing<'_> {
         let (system, dtype) = (self.system, self.system.dtype);
         let order = system.a.rows;
         let (tiny, largest) = range(dtype);
-        let adjoint = match dtype.is_complex() {
-            true => Op::ConjTrans,
-            false => Op::Trans,
-        };
+        let adjoint = adjoint(dtype);
         let lower = |op| (Uplo::Lower, op, Diag::Unit);
         let triangle = |uplo, op| (uplo, op, Diag::NonUnit);
         let mut unlike = false;
@@ -244,6 +228,34 @@ impl Queueing<'_> {
     }
 }
 
+/// INFO in an answer of a device.
+pub(super) fn info(answer: &[u8]) -> i32 {
+    let bytes = answer.first_chunk();
+    bytes.map_or(-1, |info| i32::from_ne_bytes(*info))
+}
+
+/// Whether these sums in an answer of a device are finite. What becomes of infinite numbers, and of those that are none, is LAPACK's to say:
+/// it leaves out products with zeros.
+pub(super) fn finite(dtype: Dtype, answer: &[u8], sums: usize) -> bool {
+    let real = dtype.real();
+    (0..sums).all(|at| {
+        let sum = &answer[SUMS * (1 + at)..][..real.size()];
+        values(real, sum).all(|sum| sum.re.is_finite())
+    })
+}
+
+/// The pivots that a device has found in a matrix of this many rows.
+pub(super) fn pivots_of(found: &[u8], rows: usize) -> Result<Vec<i64>, Refused> {
+    let (each, _) = found.as_chunks::<{ DenseKernel::PIVOT }>();
+    let pivots = each.iter().map(|pivot| i64::from_ne_bytes(*pivot));
+    let last = i64::try_from(rows).unwrap_or(i64::MAX);
+    let checked = pivots.map(|pivot| match (1..=last).contains(&pivot) {
+        true => Ok(pivot),
+        false => Err(Refused::Other),
+    });
+    checked.collect()
+}
+
 /// The least normal and the largest real number of a precision.
 fn range(dtype: Dtype) -> (f64, f64) {
     match dtype.real() {
@@ -253,7 +265,7 @@ fn range(dtype: Dtype) -> (f64, f64) {
 }
 
 /// Whether a factor with this diagonal is one that LAPACK would find, too, and divides by.
-fn usual(system: &System, diagonal: &[u8]) -> bool {
+pub(super) fn usual(system: &System, diagonal: &[u8]) -> bool {
     let mut all = values(system.dtype, diagonal);
     match system.factors() {
         // A row with an infinite element, or one that is no number, has such a diagonal.

@@ -9,4 +9,5 @@ pub mod compute;
 mod condition;
 pub mod queue;
 pub mod system;
+pub mod tiled;
 pub mod worth;
