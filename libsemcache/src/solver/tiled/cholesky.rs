@@ -2,6 +2,7 @@
 //! tile `(k, i)` of the upper one.
 
 use super::run::Blocked;
+use super::sides::{MINUS_ONE, Part};
 use super::tiling::Tiling;
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{Diag, Form, Intent, Op, Routine, Side, Uplo, Value};
@@ -12,8 +13,6 @@ use crate::solver::blas::adjoint;
 use crate::solver::compute::{info, usual};
 use crate::solver::queue::{HEAD, Made, Queueing, ROOM, Refused};
 use crate::sparse::arrays::Own;
-
-const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 
 /// A factorization that is being queued.
 pub(super) struct Cholesky<'q, 'a> {
@@ -83,6 +82,44 @@ impl Cholesky<'_, '_> {
             k,
             ..Kernel::of(routine, self.queueing.system.dtype, [Operand::default(); 3])
         }
+    }
+
+    /// Solves for right sides, by the factor and then by its conjugate transpose.
+    pub(super) fn solve(&mut self, parts: &mut [Part]) -> Result<(), Refused> {
+        let (uplo, adjoint) = (
+            self.queueing.system.uplo,
+            adjoint(self.queueing.system.dtype),
+        );
+        // The tiles are those of L, or of U = L^H.
+        let [forward, back] = match uplo {
+            Uplo::Lower => [Op::None, adjoint],
+            Uplo::Upper => [adjoint, Op::None],
+        };
+        let columns = self.tiling.columns();
+        let rows = |tile| (self.tiling.at(tile), self.tiling.width(tile));
+        for part in &*parts {
+            for tile in 0..columns {
+                let triangle = self.tile(tile, tile, Intent::Read)?;
+                let form = (uplo, forward, Diag::NonUnit);
+                part.solve(self.queueing, triangle, form, rows(tile))?;
+                for below in tile + 1..columns {
+                    let factor = (self.tile(below, tile, Intent::Read)?, forward);
+                    part.subtract(self.queueing, factor, [rows(below), rows(tile)])?;
+                }
+            }
+            for tile in (0..columns).rev() {
+                for below in tile + 1..columns {
+                    let factor = (self.tile(below, tile, Intent::Read)?, back);
+                    part.subtract(self.queueing, factor, [rows(tile), rows(below)])?;
+                }
+                let triangle = self.tile(tile, tile, Intent::Read)?;
+                let form = (uplo, back, Diag::NonUnit);
+                part.solve(self.queueing, triangle, form, rows(tile))?;
+            }
+        }
+        parts
+            .iter_mut()
+            .try_for_each(|part| part.sum(self.queueing))
     }
 
     /// Whether all panels are those of a positive definite matrix of usual numbers, once devices have computed them.

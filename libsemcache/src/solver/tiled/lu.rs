@@ -2,17 +2,16 @@
 //! and what is below its diagonal go to the others, which exchange rows of their block columns before they update them.
 
 use super::run::Blocked;
+use super::sides::{MINUS_ONE, Part};
 use super::tiling::Tiling;
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{Diag, Form, Intent, Rect, Routine, Side, Uplo, Value};
+use crate::base::{Diag, Form, Intent, Op, Rect, Routine, Side, Uplo, Value};
 use crate::cache::task::Use;
 use crate::device::api::{Kernel, Operand};
 use crate::hints::view::View;
 use crate::solver::compute::{finite, info, pivots_of};
 use crate::solver::queue::{HEAD, Made, Queueing, ROOM, Refused};
 use crate::sparse::arrays::Own;
-
-const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 
 /// A factorization that is being queued.
 pub(super) struct Lu<'q, 'a> {
@@ -82,6 +81,41 @@ impl Lu<'_, '_> {
         let exchanged = self.rows(column, at, cols, Intent::Update)?;
         let pivots = (self.answer(by)?, Intent::Read);
         self.queueing.dense(kernel, None, Some(&exchanged), pivots)
+    }
+
+    /// Solves for right sides. Rows of L are not exchanged by later panels yet, so that right sides are what further block columns would
+    /// be.
+    pub(super) fn solve(&mut self, parts: &mut [Part]) -> Result<(), Refused> {
+        let lower = (Uplo::Lower, Op::None, Diag::Unit);
+        let upper = (Uplo::Upper, Op::None, Diag::NonUnit);
+        let panels = self.tiling.panels();
+        for part in &*parts {
+            for by in 0..panels {
+                let (first, rows) = (self.tiling.at(by), self.tiling.rows_from(by));
+                let inner = self.pivots(by);
+                part.exchange(self.queueing, first, (self.answer(by)?, inner))?;
+                let triangle = self.rows(by, (first, inner), inner, Intent::Read)?;
+                part.solve(self.queueing, triangle, lower, (first, inner))?;
+                if rows > inner {
+                    let below = (first + inner, rows - inner);
+                    let left = self.rows(by, below, inner, Intent::Read)?;
+                    part.subtract(self.queueing, (left, Op::None), [below, (first, inner)])?;
+                }
+            }
+            for by in (0..panels).rev() {
+                let (first, inner) = (self.tiling.at(by), self.pivots(by));
+                let triangle = self.rows(by, (first, inner), inner, Intent::Read)?;
+                part.solve(self.queueing, triangle, upper, (first, inner))?;
+                if first > 0 {
+                    let above = self.rows(by, (0, first), inner, Intent::Read)?;
+                    let rows = [(0, first), (first, inner)];
+                    part.subtract(self.queueing, (above, Op::None), rows)?;
+                }
+            }
+        }
+        parts
+            .iter_mut()
+            .try_for_each(|part| part.sum(self.queueing))
     }
 
     /// What is left to do once all panels are factored: exchanges in the block columns before each panel, and sums of all elements.

@@ -9,4 +9,5 @@ mod cholesky;
 mod lu;
 mod order;
 pub mod run;
+mod sides;
 pub mod tiling;

@@ -3,6 +3,7 @@
 use super::cholesky::Cholesky;
 use super::lu::Lu;
 use super::order::{Task, tasks};
+use super::sides::{self, Part};
 use super::tiling::Tiling;
 use crate::base::dense::Step;
 use crate::cache::Cache;
@@ -32,14 +33,21 @@ impl System {
 
 fn solved(queueing: &mut Queueing<'_>, tiling: &Tiling) -> Result<Ended, Refused> {
     let (from, _) = queueing.program(queueing.system.a)?;
+    let mut parts = sides::load(queueing, tiling)?;
     let found = match queueing.system.factors() {
-        Some(Step::Cholesky) => cholesky(queueing, tiling, from)?,
-        Some(Step::Lu) => lu(queueing, tiling, from)?,
+        Some(Step::Cholesky) => cholesky(queueing, tiling, from, &mut parts)?,
+        Some(Step::Lu) => lu(queueing, tiling, from, &mut parts)?,
         _ => return Err(Refused::Other),
     };
-    let Some((pivots, results)) = found else {
+    let Some((pivots, mut results)) = found else {
         return Ok(Ended::Info);
     };
+    for part in &parts {
+        if !part.usual(queueing)? {
+            return Ok(Ended::Info);
+        }
+        results.push(part.made(queueing));
+    }
     let home = queueing.store(&results)?;
     Ok(Ended::Solved(Solution {
         pivots,
@@ -51,7 +59,12 @@ fn solved(queueing: &mut Queueing<'_>, tiling: &Tiling) -> Result<Ended, Refused
 /// The pivots and the parts of the factor; `None` if INFO is not 0, or elements are no usual numbers.
 type Found = Option<(Vec<i64>, Vec<Made>)>;
 
-fn cholesky(queueing: &mut Queueing<'_>, tiling: &Tiling, from: usize) -> Result<Found, Refused> {
+fn cholesky(
+    queueing: &mut Queueing<'_>,
+    tiling: &Tiling,
+    from: usize,
+    parts: &mut [Part],
+) -> Result<Found, Refused> {
     let mut cholesky = Cholesky {
         queueing,
         tiling,
@@ -60,13 +73,19 @@ fn cholesky(queueing: &mut Queueing<'_>, tiling: &Tiling, from: usize) -> Result
         answers: Vec::new(),
     };
     all(tiling, &mut cholesky)?;
+    cholesky.solve(parts)?;
     match cholesky.usual()? {
         true => Ok(Some((Vec::new(), cholesky.made()?))),
         false => Ok(None),
     }
 }
 
-fn lu(queueing: &mut Queueing<'_>, tiling: &Tiling, from: usize) -> Result<Found, Refused> {
+fn lu(
+    queueing: &mut Queueing<'_>,
+    tiling: &Tiling,
+    from: usize,
+    parts: &mut [Part],
+) -> Result<Found, Refused> {
     let mut lu = Lu {
         queueing,
         tiling,
@@ -76,6 +95,7 @@ fn lu(queueing: &mut Queueing<'_>, tiling: &Tiling, from: usize) -> Result<Found
         sums: Vec::new(),
     };
     all(tiling, &mut lu)?;
+    lu.solve(parts)?;
     lu.finish()?;
     match lu.found()? {
         Some(pivots) => Ok(Some((pivots, lu.made()?))),

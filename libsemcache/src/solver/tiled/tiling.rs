@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use crate::base::DeviceId;
 use crate::base::dense::Step;
+use crate::hints::view::View;
 use crate::solver::system::System;
 
 /// The largest order of a tile, and the most columns of a block of LU, whose panel one device factors. No larger ones are needed for the
@@ -38,8 +39,8 @@ pub struct Tiling {
 }
 
 impl Tiling {
-    /// The tiling of the matrix that a system factors, on devices with this much memory each; `None` if it factors none by tiles, does more
-    /// than that, the matrix has one tile only, or no tile is small enough.
+    /// The tiling of the matrix that a system factors, on devices with this much memory each; `None` if it factors none by tiles, the
+    /// matrix has one tile only, or no tile is small enough.
     #[must_use]
     pub fn of(system: &System, rooms: &[(DeviceId, usize)]) -> Option<Tiling> {
         let by_columns = match system.factors()? {
@@ -47,14 +48,14 @@ impl Tiling {
             Step::Cholesky => false,
             _ => return None,
         };
-        if system.b.is_some() {
-            return None;
-        }
         let size = (system.a.rows, system.a.cols);
         let element = system.a.element;
         // Work is shared equally, so that the least memory counts.
-        let room = rooms.iter().map(|(_, room)| *room).min()?;
         let count = rooms.len();
+        let room = rooms.iter().map(|(_, room)| *room).min()?;
+        // Each device has some columns of the right sides, and copies of them.
+        let sides = |b: View| 2 * b.rows * b.cols.div_ceil(count) * element;
+        let room = room.checked_sub(system.b.map_or(0, sides))?;
         let shape = match by_columns {
             true => (1, count),
             false => square(count),
