@@ -108,7 +108,8 @@ say "64-bit integers under plain names: as plain"
 # are computed by tiles, few of them, so that the operations by which they take the place of the program's matrix are among these, too.
 refused=0 last=120
 simulated || last=0
-./solvers 50 1 d >plain.few
+# The workspace that LAPACK would rather have is another one for matrices of few rows.
+./solvers 50 1 d | sed 's/ work .*//' >plain.few
 for ((n = 2; n <= last; n += quick ? 6 : 3)); do
     for what in "fail=refuse:$n" "fail=lost:$n"; do
         for devices in 1 2; do
@@ -119,6 +120,7 @@ for ((n = 2; n <= last; n += quick ? 6 : 3)); do
                 --report injected.json -- ./solvers $order 1 d >injected.out 2>injected.stderr </dev/null || status=$?
             if [ $status = 70 ] && [[ $what == fail=lost:* ]] && grep -q 'only copy of the matrix' injected.stderr; then continue; fi
             [ $status = 0 ] || fail "$what on $devices devices: status $status, $(cat injected.stderr)"
+            [ $devices = 1 ] || sed -i 's/ work .*//' injected.out
             cmp $plain injected.out || fail "$what on $devices devices: the output differs"
             refused=$((refused + $("$COMMAND" report --print host injected.json)))
         done

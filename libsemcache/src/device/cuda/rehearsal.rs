@@ -75,7 +75,7 @@ impl Rehearsal {
         // Each row is exchanged with the last one.
         let pivots = (ORDER as i64).to_ne_bytes().repeat(ORDER);
         let mut exchanged = match kernel.step {
-            Step::Exchange => vec![0; matrix],
+            Step::Exchange => vec![0_u8; matrix],
             _ => Vec::new(),
         };
         let block = driver::alloc(bytes)?;
