@@ -40,6 +40,7 @@ mod cpu;
 mod dense;
 mod descriptors;
 mod end;
+mod exchange;
 mod exports;
 mod files;
 mod kernel;

@@ -214,6 +214,9 @@ macro_rules! functions {
             Solver [cusolverDnSormqr: S, cusolverDnDormqr: D, cusolverDnCunmqr: C, cusolverDnZunmqr: Z]
                 (handle: usize, side: c_int, op: c_int, m: c_int, n: c_int, k: c_int, a: u64, lda: c_int, tau: u64, c: u64,
                  ldc: c_int, work: u64, elements: c_int, info: u64) => qr::product;
+            Solver [cusolverDnSlaswp: S, cusolverDnDlaswp: D, cusolverDnClaswp: C, cusolverDnZlaswp: Z]
+                (handle: usize, n: c_int, a: u64, lda: c_int, k1: c_int, k2: c_int, pivots: u64, increment: c_int)
+                => exchange::exchange;
         }
     };
 }

@@ -19,6 +19,8 @@ pub enum Step {
     Qr,
     /// `op(Q) B` or `B op(Q)` by the factors of [`Step::Qr`] (ormqr, unmqr).
     ApplyQ,
+    /// Exchanges rows of B by the pivots of [`Step::Lu`] (laswp), which are not more than its rows. It has no A and no INFO.
+    Exchange,
 }
 
 impl Step {
@@ -32,19 +34,21 @@ impl Step {
             Step::CholeskySolve => "potrs",
             Step::Qr => "geqrf",
             Step::ApplyQ => "ormqr",
+            Step::Exchange => "laswp",
         }
     }
 
     /// Whether it changes B by a factor, which stays as it is.
     #[must_use]
     pub const fn changes_b(self) -> bool {
-        matches!(self, Step::LuSolve | Step::CholeskySolve | Step::ApplyQ)
+        use Step::{ApplyQ, CholeskySolve, Exchange, LuSolve};
+        matches!(self, LuSolve | CholeskySolve | ApplyQ | Exchange)
     }
 
     /// Whether it has pivots.
     #[must_use]
     pub const fn has_pivots(self) -> bool {
-        matches!(self, Step::Lu | Step::LuSolve)
+        matches!(self, Step::Lu | Step::LuSolve | Step::Exchange)
     }
 
     /// Whether it has scalar factors of reflectors.
@@ -69,7 +73,8 @@ pub struct DenseKernel {
     pub side: Side,
     /// Rows of A.
     pub m: usize,
-    /// Columns of A; as many as rows unless it is factored by LU or QR, or has reflectors in its columns.
+    /// Columns of A; as many as rows unless it is factored by LU or QR, or has reflectors in its columns. Of [`Step::Exchange`] the number
+    /// of pivots.
     pub n: usize,
     /// Columns of B; of a product with Q on its right, rows.
     pub sides: usize,
@@ -125,16 +130,18 @@ impl DenseWork {
             Step::Cholesky => n.powi(3) / 3.0,
             Step::LuSolve | Step::CholeskySolve => 2.0 * n * n * sides,
             Step::ApplyQ => 2.0 * n * (2.0 * m - n) * sides,
+            Step::Exchange => 0.0,
         };
         real * if self.dtype.is_complex() { 4.0 } else { 1.0 }
     }
 }
 
 /// Seconds for each column of A that a GPU takes besides what its arithmetic takes: of the panels, whose columns follow each other, or
-/// of triangular solutions with few columns. Fitted to cuSOLVER on an H200, orders 512 to 16384 (bench/results/h200-x1-solvers.md).
-const COLUMN_S: [f64; 6] = [2.3e-6, 0.9e-6, 0.4e-6, 0.65e-6, 4.6e-6, 0.7e-6];
+/// of triangular solutions with few columns. Fitted to cuSOLVER on an H200, orders 512 to 16384 (bench/results/h200-x1-solvers.md), but for
+/// the last one, of exchanges, which is a guess.
+const COLUMN_S: [f64; 7] = [2.3e-6, 0.9e-6, 0.4e-6, 0.65e-6, 4.6e-6, 0.7e-6, 0.1e-6];
 /// What its arithmetic reaches of the rate of large products.
-const SHARE: [f64; 6] = [0.55, 0.8, 0.7, 0.8, 0.37, 0.75];
+const SHARE: [f64; 7] = [0.55, 0.8, 0.7, 0.8, 0.37, 0.75, 1.0];
 
 impl DenseWork {
     /// Seconds on a device that computes large products of this element type at a rate, in flops per second.
@@ -175,15 +182,16 @@ impl DenseKernel {
         let (rows, cols) = self.b_size();
         let least = self.m.min(self.n);
         let of_each = |has: bool, bytes: usize| if has { least * bytes } else { 0 };
+        let exchanges = self.step == Step::Exchange;
         let all = [
-            matrix(self.a, self.m, self.n),
+            matrix(self.a, if exchanges { 0 } else { self.m }, self.n),
             matrix(self.b, rows, cols),
             (
                 self.pivots,
                 of_each(self.step.has_pivots(), DenseKernel::PIVOT),
             ),
             (self.tau, of_each(self.step.has_tau(), self.dtype.size())),
-            (self.info, DenseKernel::INFO),
+            (self.info, if exchanges { 0 } else { DenseKernel::INFO }),
             (self.scratch, self.scratch_bytes),
         ];
         all.into_iter().filter(|(_, bytes)| *bytes > 0)
@@ -239,6 +247,11 @@ mod tests {
             of(product),
             [(1000, 112), (2000, 184), (3500, 24), (4000, 4)]
         );
+        let exchange = DenseKernel {
+            step: Step::Exchange,
+            ..LU
+        };
+        assert_eq!(of(exchange), [(2000, 88), (3000, 24)]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::timed::{self, Timed};
 use super::{Facts, begin, retire, start, usable};
 use crate::base::config::Offload;
 use crate::base::counters::{self, COUNTERS, PAGE, WhyHost};
-use crate::base::dense::DenseKernel;
+use crate::base::dense::{DenseKernel, Step};
 use crate::base::ids::MAX_DEVICES;
 use crate::base::{DeviceId, Dtype, Routine, Solver};
 use crate::blas::offload_policy::Policy;
@@ -27,6 +27,7 @@ use crate::process::spent::{Spending, Spent};
 use crate::solver::compute::{Ended, Solution};
 use crate::solver::queue::Refused;
 use crate::solver::system::{Condition, Pivots, System};
+use crate::solver::tiled::tiling::Tiling;
 use crate::solver::worth::{self, Known};
 use crate::trace::Side;
 
@@ -88,7 +89,7 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
         if let Some((to, _)) = system.tau {
             store_bytes(tau, to);
         }
-        if let Some((view, bytes)) = home {
+        for (view, bytes) in home {
             store_matrix(view, bytes);
         }
     }
@@ -126,13 +127,26 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
     // Signals stay blocked, also while cuSOLVER is loaded: a handler of the program that waited for a device, or left by a jump, would
     // find the driver's locks taken, or leave them so.
     let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
-    let device = chosen(system, entered.cache, &runtime.policy, always)?;
-    let scratch = prepared(system, entered.cache.backend(), device)?;
-    if worth::bytes(system) + system.copies() + scratch > entered.cache.room(device) {
-        return Err(WhyHost::OutOfMemory);
+    let way = chosen(system, entered.cache, &runtime.policy, always)?;
+    let mut scratch = 0;
+    for device in way.devices() {
+        scratch = prepared(&way.kernels(system), entered.cache.backend(), *device)?;
     }
-    match system.solve(entered.cache, device, &given) {
+    let ended = match &way {
+        Way::Whole([device]) => {
+            let needed = worth::bytes(system) + system.copies() + scratch;
+            if needed > entered.cache.room(*device) {
+                return Err(WhyHost::OutOfMemory);
+            }
+            system.solve(entered.cache, *device, &given)
+        }
+        Way::Tiled(tiling) => system.solve_tiled(entered.cache, tiling),
+    };
+    match ended {
         Ok(Ended::Solved(found)) => {
+            if matches!(way, Way::Tiled(_)) {
+                COUNTERS.tiled.add(1);
+            }
             // A condition number is read off the factor.
             let ways = if system.condition.is_some() { 1 } else { 2 };
             let bytes = ways * worth::bytes(system) as u64;
@@ -155,26 +169,72 @@ fn product_alike(system: &System) -> Call {
     Call::new(Routine::Gemm, system.dtype, &sizes, &[matrix; 3])
 }
 
-/// The device that is to compute it: the one that holds most of the matrices.
+/// Where a call is computed.
+enum Way {
+    /// By one device, which has room for the matrices and their copies.
+    Whole([DeviceId; 1]),
+    /// By tiles.
+    Tiled(Tiling),
+}
+
+impl Way {
+    fn devices(&self) -> &[DeviceId] {
+        match self {
+            Way::Whole(device) => device,
+            Way::Tiled(tiling) => &tiling.devices,
+        }
+    }
+
+    /// The kernels of solvers that each device may run.
+    fn kernels(&self, system: &System) -> Vec<DenseKernel> {
+        match (self, system.factors()) {
+            (Way::Tiled(tiling), factors) => {
+                let exchanges = (factors == Some(Step::Lu)).then_some(Step::Exchange);
+                let steps = factors.into_iter().chain(exchanges);
+                let (m, n) = tiling.panel(0);
+                let of_panel = |step| DenseKernel {
+                    m,
+                    n,
+                    ..system.kernel(step)
+                };
+                steps.map(of_panel).collect()
+            }
+            (Way::Whole(_), _) => system.steps().map(|step| system.kernel(step)).collect(),
+        }
+    }
+}
+
+/// Where it is to be computed: on the device that holds most of the matrices, or by tiles, on the devices that hold most of them, if that
+/// one has no room or is slower.
 fn chosen(
     system: &System,
     cache: &'static Cache,
     policy: &Policy,
     always: bool,
-) -> Result<DeviceId, WhyHost> {
+) -> Result<Way, WhyHost> {
     let all = residencies(system, cache);
-    let held = |d: usize| {
-        let of = all.iter().map(|r| r.resident.get(d).copied().unwrap_or(0));
+    let held = |d: &usize| {
+        let of = all.iter().map(|r| r.resident.get(*d).copied().unwrap_or(0));
         of.sum::<usize>()
     };
     // The first one of those that hold as much.
-    let best = (0..cache.backend().usable()).rev().max_by_key(|d| held(*d));
-    let best = best.ok_or(WhyHost::NoDevice)?;
+    let mut devices: Vec<usize> = (0..cache.backend().usable()).collect();
+    devices.sort_by_key(|d| core::cmp::Reverse(held(d)));
+    let best = *devices.first().ok_or(WhyHost::NoDevice)?;
     let device = DeviceId::at(best);
     if !cache.whole() || !cache.backend().solves(device) {
         return Err(WhyHost::NoDevice);
     }
-    if worth::bytes(system) + system.copies() > cache.room(device) {
+    let whole = worth::bytes(system) + system.copies() <= cache.room(device);
+    let devices = devices.into_iter().map(DeviceId::at);
+    let able = devices.filter(|device| cache.backend().solves(*device));
+    let rooms: Vec<(DeviceId, usize)> = able.map(|d| (d, cache.room(d))).collect();
+    // On one device only if it has no room.
+    let counts = 1 + usize::from(whole)..=rooms.len();
+    let mut tilings: Vec<Tiling> = counts
+        .filter_map(|count| Tiling::of(system, &rooms[..count]))
+        .collect();
+    if !whole && tilings.is_empty() {
         return Err(WhyHost::OutOfMemory);
     }
     let told = told::of_device(policy, device).ok_or(WhyHost::NoDevice)?;
@@ -184,30 +244,45 @@ fn chosen(
     let nominal = Plain::new(worth::host_s(system, flops_per_s[1]), false, 1);
     plain::set(nominal);
     if always {
-        return Ok(device);
+        return Ok(tilings.pop().map_or(Way::Whole([device]), Way::Tiled));
     }
     let row = PAGE
         .times
         .row(names::index_of_solver(system.solver, system.dtype));
     let (measured, predicted) = (row.host_measured.get(), row.host_predicted.get());
+    let [to_device, home, peers] = told.bytes_per_s;
     let known = Known {
         flops_per_s,
-        bytes_per_s: [
-            told.bytes_per_s[0],
-            told.bytes_per_s[1],
-            told.memory_bytes_per_s,
-        ],
-        lacking: worth::bytes(system).saturating_sub(held(best)),
+        bytes_per_s: [to_device, home, told.memory_bytes_per_s, peers],
+        lacking: worth::bytes(system).saturating_sub(held(&best)),
         stale: all.iter().map(|r| r.stale).sum(),
         host_error: match predicted {
             0 => 1.0,
             _ => measured as f64 / predicted as f64,
         },
     };
-    let gain_s = worth::gain_s(system, &known).ok_or(WhyHost::PredictedSlower)?;
-    match policy.solver_awaited(cache.backend(), &kernels(system), device, gain_s) {
+    let [one_s, host_s] = worth::seconds(system, &known);
+    let one_s = if whole { one_s } else { f64::INFINITY };
+    let timed = tilings.into_iter().map(|tiling| {
+        let tiled_s = worth::tiled_s(system, &tiling, &known);
+        (tiled_s, tiling)
+    });
+    let tiled = timed
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(tiled_s, _)| worth::prefers_tiles(*tiled_s, one_s));
+    let (devices_s, way) = match tiled {
+        Some((tiled_s, tiling)) => (tiled_s, Way::Tiled(tiling)),
+        None => (one_s, Way::Whole([device])),
+    };
+    let gain_s = worth::gain_s([devices_s, host_s]).ok_or(WhyHost::PredictedSlower)?;
+    let kernels = way.kernels(system);
+    let mut awaited = false;
+    for device in way.devices() {
+        awaited |= policy.solver_awaited(cache.backend(), &kernels, *device, gain_s);
+    }
+    match awaited {
         true => Err(WhyHost::Loading),
-        false => Ok(device),
+        false => Ok(way),
     }
 }
 
@@ -220,30 +295,26 @@ fn residencies(system: &System, cache: &Cache) -> Vec<Residency> {
     system.matrices().map(|view| found(&view)).collect()
 }
 
-fn kernels(system: &System) -> Vec<DenseKernel> {
-    system.steps().map(|step| system.kernel(step)).collect()
-}
-
 /// Which steps and element types each device has loaded.
 static LOADED: [AtomicU32; MAX_DEVICES] = [const { AtomicU32::new(0) }; MAX_DEVICES];
 
-/// Loads what the steps of a system need, unless that was done. Returns how much scratch memory they take.
+/// Loads what these kernels need, unless that was done. Returns how much scratch memory they take.
 fn prepared(
-    system: &System,
+    kernels: &[DenseKernel],
     backend: &'static dyn Backend,
     device: DeviceId,
 ) -> Result<usize, WhyHost> {
     let mut scratch = 0;
     let loaded = LOADED.get(device.index()).ok_or(WhyHost::NoDevice)?;
-    for kernel in kernels(system) {
+    for kernel in kernels {
         let bit = 1 << (kernel.step as u32 * 4 + kernel.dtype as u32);
         if loaded.load(Relaxed) & bit == 0 {
             let _starting = Spending::on(Spent::Starting);
-            let made = backend.load_solver(device, &kernel);
+            let made = backend.load_solver(device, kernel);
             made.map_err(|_| WhyHost::Refused)?;
             loaded.fetch_or(bit, Relaxed);
         }
-        let asked = backend.dense_scratch(device, &kernel);
+        let asked = backend.dense_scratch(device, kernel);
         scratch += asked.map_err(|_| WhyHost::Refused)?;
     }
     Ok(scratch)

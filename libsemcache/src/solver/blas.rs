@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "reads the bytes of numbers")]
 
 use super::queue::{OF_SECOND, Queueing, ROOM, Refused, SUMS};
+use super::system::adjoint;
 use crate::base::{Dtype, Form, Intent, Op, Rect, Routine, Scalar, Side, Uplo, Value};
 use crate::cache::task::Use;
 use crate::device::api::{Kernel, Operand};
@@ -11,9 +12,9 @@ use crate::sparse::arrays::Own;
 use crate::with_dtype;
 
 impl Queueing<'_> {
-    /// The diagonal of A or of its factor, in memory of the library. Returns where.
-    pub(super) fn diagonal(&mut self, a: &Use) -> Result<usize, Refused> {
-        let row = diagonal_row(self.system.worked());
+    /// The diagonal of a matrix of this size, in memory of the library. Returns where.
+    pub(super) fn diagonal(&mut self, of: View, a: &Use) -> Result<usize, Refused> {
+        let row = diagonal_row(of);
         let own = Own::zeroed(self.cache, row.bytes()).ok_or(Refused::NoRoom)?;
         let to = vector(&own, &row, Intent::Overwrite);
         let kept = self.own(own);
@@ -129,10 +130,9 @@ impl Queueing<'_> {
                 ..Form::default()
             },
             // L^H L, or U U^H.
-            op_a: match (uplo, self.system.dtype.is_complex()) {
-                (Uplo::Upper, _) => Op::None,
-                (Uplo::Lower, true) => Op::ConjTrans,
-                (Uplo::Lower, false) => Op::Trans,
+            op_a: match uplo {
+                Uplo::Upper => Op::None,
+                Uplo::Lower => adjoint(self.system.dtype),
             },
             m: order,
             n: order,

@@ -3,14 +3,15 @@
 use super::blas::{bytes_of, values};
 use super::condition::{Apply, one_norm};
 use super::least_squares::is_unscaled;
-use super::queue::{HEAD, OF_SECOND, Queueing, ROOM, Refused, SUMS};
+use super::queue::{HEAD, Home, OF_SECOND, Queueing, ROOM, Refused, SUMS};
 use super::system::{Condition, System, adjoint, range};
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{DeviceId, Diag, Form, Intent, Op, Rect, Routine, Scalar, Solver, Uplo, Value};
+use crate::base::{
+    DeviceId, Diag, Dtype, Form, Intent, Op, Rect, Routine, Scalar, Solver, Uplo, Value,
+};
 use crate::cache::task::Use;
 use crate::cache::{Cache, lost};
 use crate::device::api::{Kernel, Operand};
-use crate::hints::view::View;
 use crate::sparse::arrays::Own;
 use crate::with_dtype;
 
@@ -35,9 +36,9 @@ pub struct Solution {
     pub tau: Vec<u8>,
     /// The reciprocal condition number of gecon and pocon.
     pub condition: Option<f64>,
-    /// A matrix that could not get its result on the device after another one had got its own: another thread of the program has
-    /// changed the mapping of its memory meanwhile, or the device has no room. The bytes have no gaps between columns.
-    pub home: Option<(View, Vec<u8>)>,
+    /// Matrices, or parts of them, that could not get their results on a device after others had got theirs: another thread of the
+    /// program has changed the mapping of their memory meanwhile, or the device has no room.
+    pub home: Home,
 }
 
 impl System {
@@ -50,21 +51,26 @@ impl System {
     pub fn solve(&self, cache: &Cache, device: DeviceId, given: &[u8]) -> Result<Ended, Refused> {
         let mut queueing = Queueing::new(self, cache, device);
         let solved = queueing.solved(given);
-        // Replicas drop inputs on pages that cannot be protected, whatever became of the call.
-        let (pending, settled) = cache.settle(queueing.used.iter(), &[]);
-        let arrived = cache.arrive(&pending).and(settled);
-        let stored = matches!(solved, Ok(Ended::Solved(_)));
-        if let Err(error) = arrived
-            && stored
-        {
-            let mut written = queueing.used.iter().filter(|u| u.access != Intent::Read);
-            lost::end_process(written.next().map_or(0, Use::addr), &error);
-        }
-        solved
+        queueing.ended(solved)
     }
 }
 
 impl Queueing<'_> {
+    /// The end of the call, whose results have been put in their place if it was solved.
+    pub(super) fn ended(&self, solved: Result<Ended, Refused>) -> Result<Ended, Refused> {
+        // Replicas drop inputs on pages that cannot be protected, whatever became of the call.
+        let (pending, settled) = self.cache.settle(self.used.iter(), &[]);
+        let arrived = self.cache.arrive(&pending).and(settled);
+        let stored = matches!(solved, Ok(Ended::Solved(_)));
+        if let Err(error) = arrived
+            && stored
+        {
+            let mut written = self.used.iter().filter(|u| u.access != Intent::Read);
+            lost::end_process(written.next().map_or(0, Use::addr), &error);
+        }
+        solved
+    }
+
     fn solved(&mut self, given: &[u8]) -> Result<Ended, Refused> {
         let system = self.system;
         // INFO, and the pivots or scalar factors.
@@ -83,7 +89,7 @@ impl Queueing<'_> {
             self.step(step, &factor, None, answer, Intent::Overwrite)?;
             results.push(match system.solver.is_finished_by_host() {
                 true => self.upper(&factor, &a)?,
-                false => (system.a, factor.clone(), a.clone()),
+                false => self.made(system.a, &factor, &a),
             });
             // The triangle that Cholesky leaves may hold anything.
             if step != Step::Cholesky {
@@ -93,7 +99,7 @@ impl Queueing<'_> {
             factor = self.copied_to_work(&a)?;
         }
         let diagonal = match system.factors().is_some() || system.divides() {
-            true => Some(self.diagonal(&factor)?),
+            true => Some(self.diagonal(system.worked(), &factor)?),
             false => None,
         };
         let second = match system.b {
@@ -137,7 +143,7 @@ impl Queueing<'_> {
                 Solver::Trtri => self.inverted(&result, &a)?,
                 _ => result,
             };
-            results.push((view, result, to));
+            results.push(self.made(view, &result, &to));
         }
         if let Some(diagonal) = diagonal
             && !usual(system, self.answer(diagonal)?)
@@ -145,37 +151,23 @@ impl Queueing<'_> {
             return Ok(Ended::Info);
         }
         let answer = self.answer(answer)?;
-        let info = |bytes: &[u8]| {
-            bytes
-                .first_chunk()
-                .map_or(-1, |info| i32::from_ne_bytes(*info))
-        };
         if system.factors().is_some() && info(answer) != 0 {
             return Ok(Ended::Info);
         }
         if system.applies().is_some() && info(&answer[OF_SECOND..]) != 0 {
             return Err(Refused::Other);
         }
-        // What becomes of infinite numbers, and of those that are none, is LAPACK's to say: it leaves out products with zeros.
-        let real = system.dtype.real();
-        let sum = |at: usize| values(real, &answer[SUMS * (1 + at)..][..real.size()]);
-        let sums: Vec<f64> = (0..sums).flat_map(sum).map(|sum| sum.re).collect();
-        if !sums.iter().all(|sum| sum.is_finite()) || !is_unscaled(system, &sums) {
+        let sums = sums_of(system.dtype, answer, sums);
+        if !finite(&sums) || !is_unscaled(system, &sums) {
             return Ok(Ended::Info);
         }
         let found = answer[HEAD..][..found].to_vec();
         let (mut pivots, mut tau) = (Vec::new(), Vec::new());
-        if system.factors() == Some(Step::Qr) {
-            tau = found;
-        } else {
-            let (each, _) = found.as_chunks::<{ DenseKernel::PIVOT }>();
-            pivots.extend(each.iter().map(|pivot| i64::from_ne_bytes(*pivot)));
+        match system.factors() {
+            Some(Step::Qr) => tau = found,
+            _ => pivots = pivots_of(&found, system.a.rows)?,
         }
-        let last = i64::try_from(system.a.rows).unwrap_or(i64::MAX);
-        if pivots.iter().any(|pivot| !(1..=last).contains(pivot)) {
-            return Err(Refused::Other);
-        }
-        let home = self.store(results)?;
+        let home = self.store(&results)?;
         Ok(Ended::Solved(Solution {
             pivots,
             tau,
@@ -260,8 +252,39 @@ impl Queueing<'_> {
     }
 }
 
+/// INFO in an answer of a device.
+pub(super) fn info(answer: &[u8]) -> i32 {
+    let bytes = answer.first_chunk();
+    bytes.map_or(-1, |info| i32::from_ne_bytes(*info))
+}
+
+/// Sums of sizes of elements, in an answer of a device.
+pub(super) fn sums_of(dtype: Dtype, answer: &[u8], sums: usize) -> Vec<f64> {
+    let real = dtype.real();
+    let sum = |at: usize| values(real, &answer[SUMS * (1 + at)..][..real.size()]);
+    (0..sums).flat_map(sum).map(|sum| sum.re).collect()
+}
+
+/// Whether these are finite. What becomes of infinite numbers, and of those that are none, is LAPACK's to say: it leaves out products with
+/// zeros.
+pub(super) fn finite(sums: &[f64]) -> bool {
+    sums.iter().all(|sum| sum.is_finite())
+}
+
+/// The pivots that a device has found in a matrix of this many rows.
+pub(super) fn pivots_of(found: &[u8], rows: usize) -> Result<Vec<i64>, Refused> {
+    let (each, _) = found.as_chunks::<{ DenseKernel::PIVOT }>();
+    let pivots = each.iter().map(|pivot| i64::from_ne_bytes(*pivot));
+    let last = i64::try_from(rows).unwrap_or(i64::MAX);
+    let checked = pivots.map(|pivot| match (1..=last).contains(&pivot) {
+        true => Ok(pivot),
+        false => Err(Refused::Other),
+    });
+    checked.collect()
+}
+
 /// Whether a factor with this diagonal is one that LAPACK would find, too, and divides by.
-fn usual(system: &System, diagonal: &[u8]) -> bool {
+pub(super) fn usual(system: &System, diagonal: &[u8]) -> bool {
     let mut all = values(system.dtype, diagonal);
     match system.factors() {
         // A row with an infinite element, or one that is no number, has such a diagonal.

@@ -1,6 +1,6 @@
 //! Least squares: the right sides as a device begins with them, what it leaves to be finished by LAPACK, and what LAPACK would scale.
 
-use super::queue::{Queueing, Refused};
+use super::queue::{Made, Queueing, Refused};
 use super::system::{System, range};
 use super::triangle::block;
 use crate::base::{Dtype, Intent, Solver};
@@ -27,12 +27,12 @@ impl Queueing<'_> {
     }
 
     /// R of a factorization of a tall A beside zeros, and its place, the first rows of A. The others are not needed any more.
-    pub(super) fn upper(&mut self, factor: &Use, a: &Use) -> Result<(View, Use, Use), Refused> {
+    pub(super) fn upper(&mut self, factor: &Use, a: &Use) -> Result<Made, Refused> {
         let View { cols, .. } = self.system.a;
         let view = self.system.a.block((0, 0), (cols, cols));
         let upper = self.cleaned(view, factor)?;
         let place = block(a, (0, 0), (cols, cols), Intent::Read);
-        Ok((view, upper, place))
+        Ok(self.made(view, &upper, &place))
     }
 }
 

@@ -10,5 +10,6 @@ mod condition;
 mod least_squares;
 pub mod queue;
 pub mod system;
+pub mod tiled;
 mod triangle;
 pub mod worth;

@@ -1,4 +1,4 @@
-//! What a system queues on one device: copies of its matrices, kernels of solvers, and the way of the results into their place.
+//! What a system queues: copies of its matrices, kernels of solvers, and the way of the results into their place.
 
 #![expect(
     unsafe_code,
@@ -9,7 +9,7 @@ use super::system::{System, adjoint};
 use crate::base::counters::COUNTERS;
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{DeviceId, Intent, Rect, Routine, Solver};
-use crate::cache::lost;
+use crate::cache::lost::{self, HostCopy};
 use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
@@ -63,12 +63,38 @@ enum Memory {
     Own(Own),
 }
 
+/// A copy that is to take the place of a matrix of the program, or of a part of one.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) view: View,
+    pub(super) copy: Use,
+    /// The program's matrix.
+    pub(super) to: Use,
+    /// The device that puts it there.
+    pub(super) device: DeviceId,
+}
+
+impl Made {
+    fn read(&self) -> Use {
+        Use {
+            access: Intent::Read,
+            ..self.copy.clone()
+        }
+    }
+}
+
+/// Results, or parts of them, that the calling thread writes: the bytes have no gaps between columns.
+pub type Home = Vec<(View, Vec<u8>)>;
+
 /// A call that is being queued. Its memory leaves the cache when this is dropped.
 pub(super) struct Queueing<'a> {
     pub(super) system: &'a System,
     pub(super) cache: &'a Cache,
+    /// The device that runs what is queued next.
     pub(super) device: DeviceId,
     memory: Vec<Memory>,
+    /// Where in `memory` the scratch memory of kernels of solvers on a device is. A device runs one such kernel at a time.
+    scratch: Vec<(DeviceId, usize)>,
     /// Of the program's memory, what kernels use.
     pub(super) used: Vec<Use>,
 }
@@ -81,6 +107,7 @@ impl<'a> Queueing<'a> {
             cache,
             device,
             memory: Vec::new(),
+            scratch: Vec::new(),
             used: Vec::new(),
         }
     }
@@ -147,14 +174,30 @@ impl Queueing<'_> {
 
     /// A matrix of the program, as an operand that is read.
     pub(super) fn placed(&mut self, view: View) -> Result<Use, Refused> {
+        let (at, operand) = self.program(view)?;
+        if let Some(Memory::Program(placed)) = self.memory.get(at) {
+            placed.send(self.cache, self.device);
+        }
+        Ok(operand)
+    }
+
+    /// As [`Queueing::placed`], without beginning to send it to a device. Returns also where it is kept.
+    pub(super) fn program(&mut self, view: View) -> Result<(usize, Use), Refused> {
         let placed = Placed::of(self.cache, view, Intent::Update, false)?;
         let placed = placed.ok_or(Refused::Other)?;
-        placed.send(self.cache, self.device);
         let operand = placed.operand(self.cache, view, Intent::Read);
         self.memory.push(Memory::Program(placed));
         let operand = operand?;
         self.used.push(operand.clone());
-        Ok(operand)
+        Ok((self.memory.len() - 1, operand))
+    }
+
+    /// A part of a matrix of the program that is kept there, as an operand that is read.
+    pub(super) fn part(&self, at: usize, part: View) -> Result<Use, Refused> {
+        match self.memory.get(at) {
+            Some(Memory::Program(placed)) => Ok(placed.operand(self.cache, part, Intent::Read)?),
+            _ => Err(Refused::Other),
+        }
     }
 
     /// Memory of the library for a matrix of this size, without gaps, which is yet to be written.
@@ -237,48 +280,76 @@ impl Queueing<'_> {
         answer: usize,
         access: Intent,
     ) -> Result<(), Refused> {
+        let kernel = self.system.kernel(step);
+        self.dense(kernel, Some(a), b, (answer, access))
+    }
+
+    /// As [`Queueing::step`], by this kernel, whose addresses are set here; exchanges of rows have no A.
+    pub(super) fn dense(
+        &mut self,
+        mut kernel: DenseKernel,
+        a: Option<&Use>,
+        b: Option<&Use>,
+        (answer, access): (usize, Intent),
+    ) -> Result<(), Refused> {
         let ld = |of: &Use| of.step.unsigned_abs();
-        let mut kernel = self.system.kernel(step);
-        kernel.a = Operand::matrix(SOME_ADDRESS, ld(a));
+        kernel.a = Operand::matrix(SOME_ADDRESS, a.map_or(1, ld));
         kernel.b = Operand::matrix(SOME_ADDRESS, b.map_or(1, ld));
         let backend = self.cache.backend();
-        let scratch = backend
+        let bytes = backend
             .dense_scratch(self.device, &kernel)
             .map_err(CacheError::from)?;
         let mut uses = vec![self.answer_operand(answer, access)?];
-        uses.push(Use {
+        uses.extend(a.map(|a| Use {
             access: if b.is_some() {
                 Intent::Read
             } else {
                 Intent::Update
             },
             ..a.clone()
-        });
+        }));
         uses.extend(b.cloned());
-        if scratch > 0 {
-            let own = Own::zeroed(self.cache, scratch).ok_or(Refused::NoRoom)?;
-            uses.push(own.operand(Intent::Overwrite));
-            self.own(own);
+        if bytes > 0 {
+            uses.push(self.scratch(bytes)?);
         }
-        let second = b.is_some();
+        let (second, b_at) = (b.is_some(), 1 + usize::from(a.is_some()));
         self.cache
             .queue_with(self.device, &uses, ROOM, |backend, after, at| {
                 kernel.info = at[0].addr + if second { OF_SECOND as u64 } else { 0 };
                 let beside = at[0].addr + HEAD as u64;
                 (kernel.pivots, kernel.tau) = (beside, beside);
-                kernel.a = at[1];
-                if second {
-                    kernel.b = at[2];
+                if a.is_some() {
+                    kernel.a = at[1];
                 }
-                if scratch > 0 {
+                if second {
+                    kernel.b = at[b_at];
+                }
+                if bytes > 0 {
                     kernel.scratch = at[uses.len() - 1].addr;
-                    kernel.scratch_bytes = scratch;
+                    kernel.scratch_bytes = bytes;
                 }
                 // SAFETY: all operands lie in replicas of this device that cover them, and are recorded in their operations; pivots that
                 // are read were checked, or come from a factorization of the same matrix.
                 Ok(unsafe { backend.solve(self.device, after, &kernel) }?)
             })?;
         Ok(())
+    }
+
+    /// Scratch memory of the device, of this many bytes at least.
+    fn scratch(&mut self, bytes: usize) -> Result<Use, Refused> {
+        let device = self.device;
+        let at = self.scratch.iter().find(|(of, _)| *of == device);
+        if let Some(Memory::Own(own)) = at.and_then(|(_, at)| self.memory.get(*at))
+            && own.extent() >= bytes
+        {
+            return Ok(own.operand(Intent::Overwrite));
+        }
+        let own = Own::zeroed(self.cache, bytes).ok_or(Refused::NoRoom)?;
+        let scratch = own.operand(Intent::Overwrite);
+        let at = self.own(own);
+        self.scratch.retain(|(of, _)| *of != device);
+        self.scratch.push((device, at));
+        Ok(scratch)
     }
 
     /// The answer of the device as an operand.
@@ -297,53 +368,60 @@ impl Queueing<'_> {
         }
     }
 
-    /// Puts the copies, of which there are at most two, in the place of the program's matrices. Returns the second one's bytes if it
-    /// cannot be put there.
+    /// Puts the copies in the place of the program's matrices, or of parts of them, each on its device. Returns the bytes of those that
+    /// cannot be put there, after others have been.
     ///
     /// # Errors
     /// Nothing is stored.
-    pub(super) fn store(
-        &mut self,
-        copies: Vec<(View, Use, Use)>,
-    ) -> Result<Option<(View, Vec<u8>)>, Refused> {
-        let mut stored = None;
-        for (view, copy, to) in copies {
-            let read = Use {
-                access: Intent::Read,
-                ..copy
-            };
+    pub(super) fn store(&mut self, results: &[Made]) -> Result<Home, Refused> {
+        let mut stored: Vec<(Use, HostCopy)> = Vec::new();
+        for (i, made) in results.iter().enumerate() {
+            let read = made.read();
             let written = Use {
                 access: Intent::Overwrite,
-                ..to
+                ..made.to.clone()
             };
             written.begun();
             let before = self.cache.host_copy(written.id, &written.view);
-            let uses = [read.clone(), written.clone()];
+            self.device = made.device;
+            let uses = [read, written.clone()];
             // What takes the place of A is of the matrix that the device works on.
-            let queued = match self.system.by_rows() && view == self.system.a {
+            let queued = match self.system.by_rows() && made.view == self.system.a {
                 true => self.queue_adjoint(self.system.worked(), &uses),
-                false => self.queue_copy(view, &uses),
+                false => self.queue_copy(made.view, &uses),
             };
-            match (queued, &stored) {
-                (Ok(()), _) => {
-                    stored = Some((written.clone(), before));
-                    self.used.push(written);
+            let Err(error) = queued else {
+                self.used.push(written.clone());
+                stored.push((written, before));
+                continue;
+            };
+            let Some((first, _)) = stored.first() else {
+                return Err(error.into());
+            };
+            log::debug!("results of a solver come home: {error:?}");
+            COUNTERS.fallbacks.add(1);
+            let left = results[i..].iter();
+            let home = left.map(|made| Ok((made.view, self.bytes(&made.read())?)));
+            return home.collect::<Result<Home, CacheError>>().or_else(|error| {
+                let mut all = stored.iter();
+                match all.all(|(of, before)| self.cache.takes_back(&error, of, before)) {
+                    true => Err(error.into()),
+                    false => lost::end_process(first.addr(), &error),
                 }
-                (Err(error), None) => return Err(error.into()),
-                (Err(error), Some((first, before))) => {
-                    log::debug!("a solver's second result comes home: {error:?}");
-                    COUNTERS.fallbacks.add(1);
-                    return match self.bytes(&read) {
-                        Ok(bytes) => Ok(Some((view, bytes))),
-                        Err(error) if self.cache.takes_back(&error, first, before) => {
-                            Err(error.into())
-                        }
-                        Err(error) => lost::end_process(first.addr(), &error),
-                    };
-                }
-            }
+            });
         }
-        Ok(None)
+        Ok(Vec::new())
+    }
+
+    /// A copy on the device that is to take the place of a matrix.
+    pub(super) fn made(&self, view: View, copy: &Use, to: &Use) -> Made {
+        let (copy, to, device) = (copy.clone(), to.clone(), self.device);
+        Made {
+            view,
+            copy,
+            to,
+            device,
+        }
     }
 
     /// The newest bytes of a copy.

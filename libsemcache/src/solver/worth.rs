@@ -1,6 +1,7 @@
 //! Whether a device solves a system sooner than the host.
 
 use super::system::System;
+use super::tiled::tiling::Tiling;
 use crate::base::Solver;
 use crate::base::dense::{DenseWork, Step};
 
@@ -9,8 +10,8 @@ use crate::base::dense::{DenseWork, Step};
 pub struct Known {
     /// Flops per second of large products of the element type's precision on the device, and by the host BLAS.
     pub flops_per_s: [f64; 2],
-    /// Bytes per second to the device, to the host, and of the device's own memory.
-    pub bytes_per_s: [f64; 3],
+    /// Bytes per second to the device, to the host, of the device's own memory, and from another device.
+    pub bytes_per_s: [f64; 4],
     /// Bytes of the matrices that the device lacks.
     pub lacking: usize,
     /// Bytes whose newest copy is on devices only.
@@ -79,6 +80,12 @@ fn left_flops(system: &System) -> f64 {
     real * if system.dtype.is_complex() { 4.0 } else { 1.0 }
 }
 
+/// What updates of tiles reach of the rate of large products, and the order of a tile at which they reach half of that. Not measured.
+const TILED_SHARE: f64 = 0.8;
+const TILED_HALF: f64 = 128.0;
+/// What the calling thread takes to queue a kernel. Not measured.
+const QUEUED_S: f64 = 8e-6;
+
 /// Those that a device makes by kernels of the BLAS. LQ, least squares, inverses of triangles and their squares were not measured: they are
 /// predicted by the constants of QR and of triangular solutions.
 #[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
@@ -122,7 +129,7 @@ fn host_rate(order: f64, flops_per_s: f64) -> f64 {
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
 pub fn seconds(system: &System, known: &Known) -> [f64; 2] {
-    let [to_device, home, memory] = known.bytes_per_s;
+    let [to_device, home, memory, _] = known.bytes_per_s;
     let [device, host] = known.flops_per_s;
     if system.condition.is_some() {
         let solution = DenseWork {
@@ -151,33 +158,97 @@ pub fn seconds(system: &System, known: &Known) -> [f64; 2] {
     [CALL_S + steps + copies + left, host]
 }
 
-/// The seconds that are gained on a device; `None` if the host is to compute.
+/// Seconds of a factorization by tiles. Of what devices, links and the calling thread do at the same time, that which takes longest counts,
+/// and the first panel, for which all wait.
 #[must_use]
-pub fn gain_s(system: &System, known: &Known) -> Option<f64> {
-    let [device, host] = seconds(system, known);
-    (device < MARGIN * host).then_some(host - device)
+#[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
+pub fn tiled_s(system: &System, tiling: &Tiling, known: &Known) -> f64 {
+    let [to_device, home, memory, peers] = known.bytes_per_s;
+    let device = known.flops_per_s[0];
+    let (count, tile) = (tiling.devices.len() as f64, tiling.tile as f64);
+    let panel = |panel: usize| {
+        let (m, n) = tiling.panel(panel);
+        let works = system.factors().into_iter();
+        let works = works.map(|step| DenseWork {
+            step,
+            dtype: system.dtype,
+            sizes: [m, n, 0],
+        });
+        works.map(|work| work.seconds(device)).sum::<f64>()
+    };
+    let panels: f64 = (0..tiling.panels()).map(panel).sum();
+    let rate = TILED_SHARE * device * tile / (tile + TILED_HALF);
+    let updates = flops(system) / (count * rate);
+    let element = system.a.element as f64;
+    let (all, streamed) = (bytes(system) as f64, tiling.streamed() as f64 * element);
+    let up = (known.lacking as f64 + streamed) / (count * to_device);
+    // A device without a link to others gets their tiles by way of the host.
+    let across = if peers > 0.0 {
+        peers
+    } else {
+        to_device.min(home)
+    };
+    let across = tiling.exchanged() as f64 * element / (count * across);
+    let queued = tiling.kernels() as f64 * QUEUED_S;
+    let longest = [panels, updates, up, across, queued];
+    let longest = longest.into_iter().fold(0.0, f64::max);
+    let copies = 4.0 * all / memory + all / home;
+    CALL_S + panel(0) + longest + copies / count
+}
+
+/// The seconds that are gained on a device, or on several; `None` if the host is to compute.
+#[must_use]
+pub fn gain_s([devices, host]: [f64; 2]) -> Option<f64> {
+    (devices < MARGIN * host).then_some(host - devices)
+}
+
+/// Whether a factorization by tiles is to be preferred to one on one device.
+#[must_use]
+pub fn prefers_tiles(tiled_s: f64, one_s: f64) -> bool {
+    tiled_s < MARGIN * one_s
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::DeviceId;
 
     #[test]
     fn a_large_matrix_is_the_devices() {
         let known = |n: usize| Known {
             flops_per_s: [60e12, 900e9],
-            bytes_per_s: [50e9, 50e9, 4e12],
+            bytes_per_s: [50e9, 50e9, 4e12, 300e9],
             lacking: n * n * 8,
             stale: 0,
             host_error: 1.0,
         };
-        assert_eq!(gain_s(&System::potrf(64), &known(64)), None);
-        assert!(gain_s(&System::potrf(8192), &known(8192)).is_some_and(|s| s > 0.1));
+        let gain_s = |order, known: &Known| gain_s(seconds(&System::potrf(order), known));
+        assert_eq!(gain_s(64, &known(64)), None);
+        assert!(gain_s(8192, &known(8192)).is_some_and(|s| s > 0.1));
         // A host that is found to be much faster than predicted.
         let fast = Known {
             host_error: 0.01,
             ..known(1024)
         };
-        assert_eq!(gain_s(&System::potrf(1024), &fast), None);
+        assert_eq!(gain_s(1024, &fast), None);
+    }
+
+    #[test]
+    fn several_devices_take_what_is_large() {
+        let faster = |order: usize, count: usize| {
+            let system = System::potrf(order);
+            let rooms: Vec<_> = (0..count).map(|at| (DeviceId::at(at), 100 << 30)).collect();
+            let known = Known {
+                flops_per_s: [60e12, 900e9],
+                bytes_per_s: [50e9, 50e9, 4e12, 300e9],
+                lacking: order * order * 8,
+                stale: 0,
+                host_error: 1.0,
+            };
+            let tiled = tiled_s(&system, &Tiling::of(&system, &rooms).unwrap(), &known);
+            prefers_tiles(tiled, seconds(&system, &known)[0])
+        };
+        assert!(!faster(512, 4));
+        assert!(faster(65536, 2) && faster(65536, 4));
     }
 }

@@ -364,6 +364,27 @@ impl<'a> Bench<'a> {
         let wanted = self.factored(m, n);
         let (kernel, queued) = self.lu(&wanted.a);
         self.check_lu(&kernel, queued, &wanted);
+        self.exchanged(kernel, &wanted.pivots, queued.1);
+    }
+
+    /// Exchanges rows of another matrix by the pivots.
+    fn exchanged(&mut self, kernel: DenseKernel, pivots: &[usize], factored: Ticket) {
+        for sides in SIDES {
+            let b = Matrix::new(kernel.m, sides, |_, _| number(&mut self.rng, self.dtype));
+            let mut rows: Vec<usize> = (0..kernel.m).collect();
+            for (i, pivot) in pivots.iter().enumerate() {
+                rows.swap(i, pivot - 1);
+            }
+            let wanted = Matrix::new(kernel.m, sides, |i, j| b.at(rows[i], j));
+            let kernel = DenseKernel {
+                step: Step::Exchange,
+                sides,
+                b: self.put_matrix(&b),
+                ..kernel
+            };
+            let (_, queued) = self.queue(kernel, &[factored]);
+            self.check("exchange", kernel.b, &wanted, queued);
+        }
     }
 
     /// One column is zero, so that nothing but zeros comes to be there.

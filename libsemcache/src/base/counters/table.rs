@@ -231,6 +231,8 @@ counters! {
         host_parts,
         /// Offloaded calls whose tiles were computed where a distribution of the program wants them (`semcache.h`).
         distributed,
+        /// Factorizations of dense matrices that devices computed by tiles: on several devices, or with less memory than the matrix takes.
+        tiled,
         /// Products of sparse matrices (`semcache_csr_multiply`, `mkl_sparse_?_mv`, `mkl_sparse_?_mm`) that devices computed.
         sparse,
         /// Such products that a loop of the library computed on the host, all rows or some.

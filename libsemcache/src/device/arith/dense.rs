@@ -30,6 +30,7 @@ pub unsafe fn solve(kernel: &DenseKernel) {
                 Step::CholeskySolve => cholesky_solve::<T>(kernel),
                 Step::Qr => qr::<T>(kernel),
                 Step::ApplyQ => apply_q::<T>(kernel),
+                Step::Exchange => return exchange::<T>(kernel),
             }
         };
         // SAFETY: as above.
@@ -133,6 +134,22 @@ unsafe fn lu<T: Scalar>(kernel: &DenseKernel) -> usize {
         }
     }
     info
+}
+
+/// # Safety
+/// As [`solve`].
+unsafe fn exchange<T: Scalar>(kernel: &DenseKernel) {
+    let (b, pivots) = (Matrix::<T>::new(kernel.b), pointer::<i64>(kernel.pivots));
+    for i in 0..kernel.m.min(kernel.n) {
+        // SAFETY: pivots of which each is a row of B, from 1.
+        unsafe {
+            let pivot = pivots.wrapping_add(i).read_unaligned();
+            let pivot = usize::try_from(pivot - 1).unwrap_or(i);
+            if pivot != i {
+                b.exchange((i, pivot), kernel.sides);
+            }
+        }
+    }
 }
 
 /// A Cholesky factor as a lower triangle: the upper one is its conjugate transpose.

@@ -1,7 +1,7 @@
 //! cuSOLVER: factorizations and solutions of dense systems, queued on the compute stream of one device.
 //!
 //! The library, of 140 MB, is loaded when a program first calls a solver that devices would compute sooner. Its functions with 64-bit
-//! integers serve all element types; products with Q it has by element type, with 32-bit integers.
+//! integers serve all element types; products with Q and exchanges of rows it has by element type, with 32-bit integers.
 #![expect(unsafe_code, reason = "calls cuSOLVER")]
 
 use core::ffi::{c_int, c_void};
@@ -12,9 +12,10 @@ use cudarc::cusolver::sys::{
     cusolverDnParams_t, cusolverStatus_t,
 };
 
-use super::driver::{CUstream, Status};
+use super::driver::{self, CUstream, End, Status};
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{Dtype, Op, Side, Uplo};
+use crate::device::api::Shape;
 
 /// The functions that cuSOLVER must export.
 pub(super) const FUNCTIONS: &[&str] = &[
@@ -37,12 +38,16 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "cusolverDnDormqr",
     "cusolverDnCunmqr",
     "cusolverDnZunmqr",
+    "cusolverDnSlaswp",
+    "cusolverDnDlaswp",
+    "cusolverDnClaswp",
+    "cusolverDnZlaswp",
 ];
 
 /// Added to cuSOLVER's statuses, so that they differ from the driver's, cuBLAS's and cuSPARSE's.
 const CUSOLVER: i32 = 30_000;
 /// `CUSOLVER_STATUS_INVALID_VALUE`
-const INVALID: Status = Status(CUSOLVER + 3);
+pub(super) const INVALID: Status = Status(CUSOLVER + 3);
 
 fn check(r: cusolverStatus_t) -> Result<(), Status> {
     match r {
@@ -111,6 +116,7 @@ fn operation(op: Op) -> cublasOperation_t {
 #[derive(Debug)]
 pub(super) struct Solver {
     handle: cusolverDnHandle_t,
+    stream: CUstream,
     params: cusolverDnParams_t,
     /// Work space in host memory, with the number of the operation in its stream that uses it.
     in_use: Vec<(u64, Box<[u64]>)>,
@@ -135,6 +141,7 @@ impl Solver {
         }
         Ok(Solver {
             handle,
+            stream,
             params,
             in_use: Vec::new(),
         })
@@ -187,6 +194,7 @@ impl Solver {
                     &mut host,
                 ),
                 Step::ApplyQ => return self.space_of_product(kernel),
+                Step::Exchange => return Ok((kernel.m.min(kernel.n) * size_of::<c_int>(), 0)),
                 Step::LuSolve | Step::CholeskySolve => return Ok((0, 0)),
             }
         })?;
@@ -290,6 +298,7 @@ impl Solver {
                         pointer(kernel.scratch), narrow(device / kernel.dtype.size())?, info
                     ))
                 }
+                Step::Exchange => return self.exchange(kernel),
                 Step::LuSolve => sys::cusolverDnXgetrs(
                     handle,
                     params,
@@ -336,5 +345,44 @@ impl Solver {
                 ),
             }
         })
+    }
+
+    /// Queues exchanges of rows by pivots with 64 bits, whose lower halves are copied side by side first.
+    ///
+    /// # Safety
+    /// As [`Solver::launch`]; there is enough scratch memory.
+    unsafe fn exchange(&self, kernel: &DenseKernel) -> Result<(), Status> {
+        const HALF: usize = size_of::<c_int>();
+        let pivots = kernel.m.min(kernel.n);
+        let lower = kernel.pivots
+            + if cfg!(target_endian = "big") {
+                HALF as u64
+            } else {
+                0
+            };
+        let halves = Shape {
+            width: HALF,
+            count: pivots,
+        };
+        let (cols, ld, last) = (
+            narrow(kernel.sides)?,
+            narrow(kernel.b.ld())?,
+            narrow(pivots)?,
+        );
+        // SAFETY: a live handle and its stream, and memory that the caller vouches for: the pivots, which are rows of B and so have 32
+        // bits, B, and as many integers of scratch memory as there are pivots.
+        unsafe {
+            driver::copy(
+                (End::Device(kernel.scratch), HALF),
+                (End::Device(lower), DenseKernel::PIVOT),
+                halves,
+                self.stream,
+            )?;
+            check(
+                by_type!(kernel.dtype, [cusolverDnSlaswp, cusolverDnDlaswp, cusolverDnClaswp, cusolverDnZlaswp] => (
+                    self.handle, cols, pointer(kernel.b.addr), ld, 1, last, pointer(kernel.scratch), 1
+                )),
+            )
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The first run of each kind of solver, which loads its code, before a call needs it.
 #![expect(unsafe_code, reason = "launches kernels on raw device memory")]
 
-use super::dense::Solver;
+use super::dense::{self, Solver};
 use super::driver::{self, CUstream, Status};
 use crate::base::Dtype;
 use crate::base::dense::{DenseKernel, Step};
@@ -40,7 +40,10 @@ impl Rehearsal {
         let mut small = DenseKernel {
             m: ORDER,
             n: ORDER,
-            sides: kernel.sides.min(ORDER),
+            sides: match kernel.step {
+                Step::Exchange => ORDER,
+                _ => kernel.sides.min(ORDER),
+            },
             a: Operand::matrix(ALIGNED as u64, ORDER),
             b: Operand::matrix(ALIGNED as u64, ORDER),
             tau: ALIGNED as u64,
@@ -69,6 +72,12 @@ impl Rehearsal {
             place(small.scratch_bytes),
         ];
         let identity = identity(ORDER, kernel.dtype);
+        // Each row is exchanged with the last one.
+        let pivots = (ORDER as i64).to_ne_bytes().repeat(ORDER);
+        let mut exchanged = match kernel.step {
+            Step::Exchange => vec![0_u8; matrix],
+            _ => Vec::new(),
+        };
         let block = driver::alloc(bytes)?;
         [
             small.a.addr,
@@ -84,8 +93,26 @@ impl Rehearsal {
                 .and_then(|()| {
                     driver::copy_in(small.a.addr, identity.as_ptr().addr(), matrix, stream)
                 })
+                .and_then(|()| match kernel.step {
+                    Step::Exchange => {
+                        driver::copy_in(small.b.addr, identity.as_ptr().addr(), matrix, stream)?;
+                        driver::copy_in(
+                            small.pivots,
+                            pivots.as_ptr().expose_provenance(),
+                            pivots.len(),
+                            stream,
+                        )
+                    }
+                    _ => Ok(()),
+                })
                 .and_then(|()| solver.launch(&small, (runs, runs + 1)))
                 .and_then(|()| match kernel.step {
+                    Step::Exchange => driver::copy_out(
+                        exchanged.as_mut_ptr().expose_provenance(),
+                        small.b.addr,
+                        matrix,
+                        stream,
+                    ),
                     Step::LuSolve => solver.launch(
                         &DenseKernel {
                             step: kernel.step,
@@ -102,9 +129,28 @@ impl Rehearsal {
             let _ = unsafe { driver::free(block) };
             self.runs += 2;
         } else {
-            std::mem::forget(identity);
+            std::mem::forget((identity, pivots, exchanged));
+            return launched.and(done);
         }
-        launched.and(done)
+        // NVIDIA's documentation does not say how the function for exchanges counts rows and pivots.
+        let size = kernel.dtype.size();
+        let row = |i: usize| {
+            if i + 1 == ORDER {
+                ORDER - 2
+            } else if i == 0 {
+                ORDER - 1
+            } else {
+                i - 1
+            }
+        };
+        let right = exchanged
+            .chunks_exact(ORDER * size)
+            .enumerate()
+            .all(|(j, column)| {
+                let mut elements = column.chunks_exact(size).enumerate();
+                elements.all(|(i, element)| element.iter().any(|byte| *byte != 0) == (row(i) == j))
+            });
+        launched.and(if right { Ok(()) } else { Err(dense::INVALID) })
     }
 }
 

@@ -1,0 +1,116 @@
+//! A factorization by tiles, from its first operation to its results.
+
+use super::cholesky::Cholesky;
+use super::lu::Lu;
+use super::order::{Task, tasks};
+use super::sides::{self, Part};
+use super::tiling::Tiling;
+use crate::base::dense::Step;
+use crate::cache::Cache;
+use crate::solver::compute::{Ended, Solution};
+use crate::solver::queue::{Made, Queueing, Refused};
+use crate::solver::system::System;
+
+/// Queues the tasks of a factorization.
+pub(super) trait Blocked {
+    fn load(&mut self, column: usize) -> Result<(), Refused>;
+    fn factor(&mut self, panel: usize) -> Result<(), Refused>;
+    fn spread(&mut self, panel: usize) -> Result<(), Refused>;
+    fn update(&mut self, column: usize, by: usize) -> Result<(), Refused>;
+}
+
+impl System {
+    /// As [`System::solve`], by tiles, on devices that have loaded what they need.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn solve_tiled(&self, cache: &Cache, tiling: &Tiling) -> Result<Ended, Refused> {
+        let mut queueing = Queueing::new(self, cache, tiling.owner(0, 0));
+        let solved = solved(&mut queueing, tiling);
+        queueing.ended(solved)
+    }
+}
+
+fn solved(queueing: &mut Queueing<'_>, tiling: &Tiling) -> Result<Ended, Refused> {
+    let (from, _) = queueing.program(queueing.system.a)?;
+    let mut parts = sides::load(queueing, tiling)?;
+    let found = match queueing.system.factors() {
+        Some(Step::Cholesky) => cholesky(queueing, tiling, from, &mut parts)?,
+        Some(Step::Lu) => lu(queueing, tiling, from, &mut parts)?,
+        _ => return Err(Refused::Other),
+    };
+    let Some((pivots, mut results)) = found else {
+        return Ok(Ended::Info);
+    };
+    for part in &parts {
+        if !part.usual(queueing)? {
+            return Ok(Ended::Info);
+        }
+        results.push(part.made(queueing));
+    }
+    let home = queueing.store(&results)?;
+    Ok(Ended::Solved(Solution {
+        pivots,
+        home,
+        ..Solution::default()
+    }))
+}
+
+/// The pivots and the parts of the factor; `None` if INFO is not 0, or elements are no usual numbers.
+type Found = Option<(Vec<i64>, Vec<Made>)>;
+
+fn cholesky(
+    queueing: &mut Queueing<'_>,
+    tiling: &Tiling,
+    from: usize,
+    parts: &mut [Part],
+) -> Result<Found, Refused> {
+    let mut cholesky = Cholesky {
+        queueing,
+        tiling,
+        from,
+        tiles: Vec::new(),
+        answers: Vec::new(),
+    };
+    all(tiling, &mut cholesky)?;
+    cholesky.solve(parts)?;
+    match cholesky.usual()? {
+        true => Ok(Some((Vec::new(), cholesky.made()?))),
+        false => Ok(None),
+    }
+}
+
+fn lu(
+    queueing: &mut Queueing<'_>,
+    tiling: &Tiling,
+    from: usize,
+    parts: &mut [Part],
+) -> Result<Found, Refused> {
+    let mut lu = Lu {
+        queueing,
+        tiling,
+        from,
+        columns: Vec::new(),
+        answers: Vec::new(),
+        sums: Vec::new(),
+    };
+    all(tiling, &mut lu)?;
+    lu.solve(parts)?;
+    lu.finish()?;
+    match lu.found()? {
+        Some(pivots) => Ok(Some((pivots, lu.made()?))),
+        None => Ok(None),
+    }
+}
+
+fn all(tiling: &Tiling, blocked: &mut impl Blocked) -> Result<(), Refused> {
+    for task in tasks(tiling.columns(), tiling.panels(), &tiling.spans) {
+        match task {
+            Task::Load(column) => blocked.load(column),
+            Task::Factor(panel) => blocked.factor(panel),
+            Task::Spread(panel) => blocked.spread(panel),
+            Task::Update { column, by } => blocked.update(column, by),
+        }?;
+    }
+    Ok(())
+}
