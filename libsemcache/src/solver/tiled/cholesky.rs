@@ -1,7 +1,7 @@
 //! Cholesky by square tiles. Of an upper factor the tiles are those of the lower one, transposed: tile `(i, k)` of the lower triangle is
 //! tile `(k, i)` of the upper one.
 
-use super::run::Blocked;
+use super::blocked::Blocked;
 use super::sides::{MINUS_ONE, Part};
 use super::tiling::Tiling;
 use crate::base::dense::{DenseKernel, Step};

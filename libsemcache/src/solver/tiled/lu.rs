@@ -1,7 +1,7 @@
 //! LU with partial pivoting by block columns. A panel, which is a block column from its diagonal on, is factored by one device; its pivots
 //! and what is below its diagonal go to the others, which exchange rows of their block columns before they update them.
 
-use super::run::Blocked;
+use super::blocked::Blocked;
 use super::sides::{MINUS_ONE, Part};
 use super::tiling::Tiling;
 use crate::base::dense::{DenseKernel, Step};

@@ -5,6 +5,7 @@
 //! the host where memory is scarce, as any matrix. A device computes what it owns. The program's matrix is read at the beginning of a
 //! column's work, and written once all is known to have gone well.
 
+mod blocked;
 mod cholesky;
 mod lu;
 mod order;

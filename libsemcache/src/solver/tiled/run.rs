@@ -1,8 +1,8 @@
 //! A factorization by tiles, from its first operation to its results.
 
+use super::blocked::all;
 use super::cholesky::Cholesky;
 use super::lu::Lu;
-use super::order::{Task, tasks};
 use super::sides::{self, Part};
 use super::tiling::Tiling;
 use crate::base::dense::Step;
@@ -10,14 +10,6 @@ use crate::cache::Cache;
 use crate::solver::compute::{Ended, Solution};
 use crate::solver::queue::{Made, Queueing, Refused};
 use crate::solver::system::System;
-
-/// Queues the tasks of a factorization.
-pub(super) trait Blocked {
-    fn load(&mut self, column: usize) -> Result<(), Refused>;
-    fn factor(&mut self, panel: usize) -> Result<(), Refused>;
-    fn spread(&mut self, panel: usize) -> Result<(), Refused>;
-    fn update(&mut self, column: usize, by: usize) -> Result<(), Refused>;
-}
 
 impl System {
     /// As [`System::solve`], by tiles, on devices that have loaded what they need.
@@ -101,16 +93,4 @@ fn lu(
         Some(pivots) => Ok(Some((pivots, lu.made()?))),
         None => Ok(None),
     }
-}
-
-fn all(tiling: &Tiling, blocked: &mut impl Blocked) -> Result<(), Refused> {
-    for task in tasks(tiling.columns(), tiling.panels(), &tiling.spans) {
-        match task {
-            Task::Load(column) => blocked.load(column),
-            Task::Factor(panel) => blocked.factor(panel),
-            Task::Spread(panel) => blocked.spread(panel),
-            Task::Update { column, by } => blocked.update(column, by),
-        }?;
-    }
-    Ok(())
 }
