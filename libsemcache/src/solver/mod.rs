@@ -1,4 +1,5 @@
-//! Dense systems on a device: factorizations, and solutions with their factors, each as one operation of a device ([`crate::base::dense`]).
+//! Dense systems on a device: factorizations, and solutions with their factors, each as one operation of a device
+//! ([`crate::base::dense`]); or by tiles, on several devices or in little memory ([`tiled`]).
 //!
 //! A device works on copies. They take the place of the program's matrices once all is known to have gone well: until then nothing that
 //! the program sees has changed, and the host's LAPACK can compute the call after a refusal, a lost device, or an INFO other than 0,
