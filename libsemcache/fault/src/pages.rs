@@ -49,7 +49,8 @@ fn shift() -> u32 {
     shift
 }
 
-/// Number of writes to the table, each of which counts before it changes a page: the fault handler compares it to tell a lost race, which
+/// Number of writes to the table, each of which counts before it changes the first page, and again behind the last one: while it stays the
+/// same, no page changes but those of a write that was under way when it was read. The fault handler compares it to tell a lost race, which
 /// always comes with a write, from a page that the program itself protected.
 #[must_use]
 pub fn changes() -> usize {
@@ -110,7 +111,7 @@ pub fn doubt(start: usize, len: usize) -> Result<(), Errno> {
 fn change(start: usize, len: usize, map: bool, write: impl Fn(&PageByte)) -> Result<(), Errno> {
     check(start, len)?;
     CHANGES.fetch_add(1, Ordering::AcqRel);
-    each_leaf(start, len, |gib, first, last| {
+    let changed = each_leaf(start, len, |gib, first, last| {
         let Some(leaf) = leaf(gib, map)? else {
             return Ok(());
         };
@@ -119,7 +120,9 @@ fn change(start: usize, len: usize, map: bool, write: impl Fn(&PageByte)) -> Res
             write(unsafe { &*leaf.add(index) });
         }
         Ok(())
-    })
+    });
+    CHANGES.fetch_add(1, Ordering::AcqRel);
+    changed
 }
 
 /// What [`survey`] finds in a range.

@@ -42,7 +42,7 @@ pub(crate) use block::keep_mergeable;
 pub use block::{Block, Provenance};
 pub use coroutine::{becomes_stack, runs_here};
 pub use observer::{Observer, Release, set_observer};
-pub use physical::memory;
+pub use physical::{available, memory};
 pub use registry::{block, find, forget_users, holding, mark_in_use, prepare, present_share};
 pub use runtime_heap::RuntimeHeap;
 pub use stands::{stands, vanished};

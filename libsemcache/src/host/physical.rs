@@ -43,6 +43,26 @@ pub fn memory() -> usize {
     limit.map_or(machine(), |limit| limit.min(machine()))
 }
 
+/// How much more memory this process may use, roughly: what the machine has available, or what is left of the limit of its control groups
+/// beside its own resident pages. Reads files.
+#[must_use]
+pub fn available() -> usize {
+    let (mut meminfo, mut statm) = ([0; 512], [0; 128]);
+    let lines = read("/proc/meminfo", &mut meminfo).lines();
+    let kib = lines
+        .filter_map(|line| line.strip_prefix("MemAvailable:"))
+        .filter_map(|value| value.split_whitespace().next()?.parse::<usize>().ok())
+        .next();
+    let of_machine = kib.map_or(usize::MAX, |kib| kib.saturating_mul(1024));
+    let resident = read("/proc/self/statm", &mut statm)
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse::<usize>().ok())
+        .unwrap_or(0);
+    let page = semcache_fault::pages::page_size();
+    of_machine.min(memory().saturating_sub(resident.saturating_mul(page)))
+}
+
 /// The memory limit of the control group that a line of /proc/self/cgroup (`hierarchy:controllers:path`) names. The
 /// limit of a group also binds the groups below it, so all groups on the path count. Inside a container the path may be
 /// that of the host; the limit is then in the mounted root.
@@ -92,6 +112,7 @@ mod tests {
         assert!(machine() > 64 << 20);
         assert!(mappings() > 1000);
         assert!((1 << 20..=machine()).contains(&memory()));
+        assert!((1 << 20..=memory()).contains(&available()));
     }
 
     #[test]

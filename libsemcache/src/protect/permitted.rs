@@ -70,7 +70,9 @@ pub fn range_permits(addr: usize, len: usize, write: bool) -> bool {
     let (start, end) = (addr & !(page - 1), addr.saturating_add(len));
     let large = end.saturating_sub(start) / page >= LARGE;
     let known = &KNOWN[usize::from(write)];
-    // Each change counts before it changes a page: if the number is that of before the last look, no page has changed since.
+    // A change counts before the first page that it changes and behind the last one. If the number is that of before the last look, a
+    // change may be under way that began before it; a thread that restricts pages looks for buffers after its change, so it sees that of
+    // the caller, who has noted it before.
     let changes = pages::changes();
     if large && known.has(start, end, changes) {
         return true;

@@ -23,6 +23,7 @@ use crate::cache::{Cache, Residency};
 use crate::device::api::Backend;
 use crate::hints::request::Target;
 use crate::hints::view::View;
+use crate::host;
 use crate::process::spent::{Spending, Spent};
 use crate::solver::compute::{Ended, Solution};
 use crate::solver::queue::Refused;
@@ -232,6 +233,7 @@ fn chosen(
     // On one device only if it has no room.
     let counts = 1 + usize::from(whole)..=rooms.len();
     let mut tilings: Vec<Tiling> = counts
+        .filter(|count| has_places(system, &rooms[..*count]))
         .filter_map(|count| Tiling::of(system, &rooms[..count]))
         .collect();
     if !whole && tilings.is_empty() {
@@ -284,6 +286,14 @@ fn chosen(
         true => Err(WhyHost::Loading),
         false => Ok(way),
     }
+}
+
+/// Whether there is memory for all tiles. Devices keep the program's matrix, its tiles, and the result in the matrix's place; of what they
+/// have no room for the tiles go to the host, whose kernel would end a process that has no memory for them.
+fn has_places(system: &System, rooms: &[(DeviceId, usize)]) -> bool {
+    let tiles = worth::bytes(system);
+    let room = rooms.iter().map(|(_, room)| *room).sum::<usize>();
+    room >= tiles.saturating_mul(3) || tiles <= host::available() / 10 * 9
 }
 
 /// Where the matrices are.

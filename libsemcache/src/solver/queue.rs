@@ -61,6 +61,8 @@ impl From<Status> for Refused {
 enum Memory {
     Program(Placed),
     Own(Own),
+    /// It has left the cache.
+    Ended,
 }
 
 /// A copy that is to take the place of a matrix of the program, or of a part of one.
@@ -119,6 +121,7 @@ impl Drop for Queueing<'_> {
             match memory {
                 Memory::Program(placed) => placed.end(self.cache),
                 Memory::Own(own) => own.end(self.cache),
+                Memory::Ended => {}
             }
         }
     }
@@ -393,12 +396,15 @@ impl Queueing<'_> {
             let Err(error) = queued else {
                 self.used.push(written.clone());
                 stored.push((written, before));
+                self.end(&made.copy);
                 continue;
             };
             let Some((first, _)) = stored.first() else {
                 return Err(error.into());
             };
             log::debug!("results of a solver come home: {error:?}");
+            // Its bytes would be those of the transpose; the one result by rows that there may be is the first.
+            debug_assert!(!(self.system.by_rows() && made.view == self.system.a));
             COUNTERS.fallbacks.add(1);
             let left = results[i..].iter();
             let home = left.map(|made| Ok((made.view, self.bytes(&made.read())?)));
@@ -411,6 +417,19 @@ impl Queueing<'_> {
             });
         }
         Ok(Vec::new())
+    }
+
+    /// Ends a copy that nothing reads any more, so that no device that needs memory writes it back to the host.
+    fn end(&mut self, copy: &Use) {
+        let found = self.memory.iter_mut().find(|memory| match memory {
+            Memory::Own(own) => own.is(copy),
+            _ => false,
+        });
+        if let Some(memory) = found
+            && let Memory::Own(own) = core::mem::replace(memory, Memory::Ended)
+        {
+            own.end(self.cache);
+        }
     }
 
     /// A copy on the device that is to take the place of a matrix.

@@ -168,6 +168,12 @@ impl System {
         }
     }
 
+    /// Whether it multiplies a triangle by its conjugate transpose.
+    #[must_use]
+    pub const fn squares(&self) -> bool {
+        matches!(self.solver, Solver::Potri | Solver::Lauum)
+    }
+
     /// A, and B if there is one.
     pub fn matrices(&self) -> impl Iterator<Item = View> + use<> {
         [Some(self.a), self.b].into_iter().flatten()

@@ -364,11 +364,9 @@ impl Solver {
             width: HALF,
             count: pivots,
         };
-        let (cols, ld, last) = (
-            narrow(kernel.sides)?,
-            narrow(kernel.b.ld())?,
-            narrow(pivots)?,
-        );
+        let (ld, last) = (narrow(kernel.b.ld())?, narrow(pivots)?);
+        // As many columns at a time as have elements whose numbers have 31 bits.
+        let most = (i32::MAX as usize / kernel.b.ld().max(1)).max(1);
         // SAFETY: a live handle and its stream, and memory that the caller vouches for: the pivots, which are rows of B and so have 32
         // bits, B, and as many integers of scratch memory as there are pivots.
         unsafe {
@@ -378,11 +376,16 @@ impl Solver {
                 halves,
                 self.stream,
             )?;
-            check(
-                by_type!(kernel.dtype, [cusolverDnSlaswp, cusolverDnDlaswp, cusolverDnClaswp, cusolverDnZlaswp] => (
-                    self.handle, cols, pointer(kernel.b.addr), ld, 1, last, pointer(kernel.scratch), 1
-                )),
-            )
+            for first in (0..kernel.sides).step_by(most) {
+                let cols = narrow(most.min(kernel.sides - first))?;
+                let at = kernel.b.addr + (first * kernel.b.ld() * kernel.dtype.size()) as u64;
+                check(
+                    by_type!(kernel.dtype, [cusolverDnSlaswp, cusolverDnDlaswp, cusolverDnClaswp, cusolverDnZlaswp] => (
+                        self.handle, cols, pointer(at), ld, 1, last, pointer(kernel.scratch), 1
+                    )),
+                )?;
+            }
+            Ok(())
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Cholesky by square tiles. Of an upper factor the tiles are those of the lower one, transposed: tile `(i, k)` of the lower triangle is
 //! tile `(k, i)` of the upper one.
 
-use super::blocked::Blocked;
+use super::blocked::{Blocked, regular};
 use super::sides::{MINUS_ONE, Part};
 use super::tiling::Tiling;
 use crate::base::dense::{DenseKernel, Step};
@@ -202,6 +202,11 @@ impl Blocked for Cholesky<'_, '_> {
             self.launch(at, core::slice::from_ref(&factor), kernel)?;
         }
         Ok(())
+    }
+
+    fn is_regular(&self, end: usize) -> Result<bool, Refused> {
+        let panels = self.answers.iter().map(|(answer, _)| *answer);
+        regular(self.queueing, panels.take(end))
     }
 
     fn update(&mut self, column: usize, by: usize) -> Result<(), Refused> {

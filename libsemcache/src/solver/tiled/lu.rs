@@ -1,7 +1,7 @@
 //! LU with partial pivoting by block columns. A panel, which is a block column from its diagonal on, is factored by one device; its pivots
 //! and what is below its diagonal go to the others, which exchange rows of their block columns before they update them.
 
-use super::blocked::Blocked;
+use super::blocked::{Blocked, regular};
 use super::sides::{MINUS_ONE, Part};
 use super::tiling::Tiling;
 use crate::base::dense::{DenseKernel, Step};
@@ -175,10 +175,13 @@ impl Blocked for Lu<'_, '_> {
         debug_assert_eq!(self.columns.len(), column);
         self.columns.push(copy);
         let pivots = match column < self.tiling.panels() {
-            true => self.pivots(column) * DenseKernel::PIVOT,
+            true => self.pivots(column),
             false => 0,
         };
-        let answer = Own::new(self.queueing.cache, vec![0; HEAD + pivots].into());
+        // Pivots that exchange nothing, should a device that finds no pivot store none.
+        let mut answer = vec![0; HEAD];
+        answer.extend((1..=pivots as i64).flat_map(i64::to_ne_bytes));
+        let answer = Own::new(self.queueing.cache, answer.into());
         self.answers.push(self.queueing.own(answer));
         Ok(())
     }
@@ -193,13 +196,18 @@ impl Blocked for Lu<'_, '_> {
             n: cols,
             ..self.queueing.system.kernel(Step::Lu)
         };
-        let to = (self.answer(panel)?, Intent::Overwrite);
+        let to = (self.answer(panel)?, Intent::Update);
         self.queueing.dense(kernel, Some(&factored), None, to)
     }
 
     /// A panel has all of its rows at once.
     fn spread(&mut self, _: usize) -> Result<(), Refused> {
         Ok(())
+    }
+
+    fn is_regular(&self, end: usize) -> Result<bool, Refused> {
+        let panels = self.answers.iter().copied();
+        regular(self.queueing, panels.take(end))
     }
 
     fn update(&mut self, column: usize, by: usize) -> Result<(), Refused> {

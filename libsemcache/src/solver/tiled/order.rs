@@ -16,6 +16,8 @@ pub(super) enum Task {
     Factor(usize),
     /// Makes the rest of a column of a Cholesky factor by the tile on its diagonal.
     Spread(usize),
+    /// Looks whether the columns before this one are those of a factor, as far as is known: what follows may take long.
+    Check(usize),
     /// Applies a column of the factor to another one behind it.
     Update {
         /// The one that changes.
@@ -60,6 +62,9 @@ pub(super) fn tasks(columns: usize, panels: usize, spans: &[Range<usize>]) -> Ve
                 list.tasks.push(Task::Spread(next));
             }
             list.update(middle..rest.end, by);
+        }
+        if end < columns {
+            list.tasks.push(Task::Check(end.min(panels)));
         }
     }
     list.tasks
@@ -114,6 +119,7 @@ mod tests {
                     assert!(factored[column] && !spread[column]);
                     spread[column] = true;
                 }
+                Task::Check(end) => assert!(factored[..end].iter().all(|factored| *factored)),
                 Task::Update { column, by } => {
                     assert!(loaded[column] && spread[by] && !factored[column]);
                     assert_eq!(applied[column], by);

@@ -64,7 +64,9 @@ fn cholesky(
         tiles: Vec::new(),
         answers: Vec::new(),
     };
-    all(tiling, &mut cholesky)?;
+    if !all(tiling, &mut cholesky)? {
+        return Ok(None);
+    }
     cholesky.solve(parts)?;
     match cholesky.usual()? {
         true => Ok(Some((Vec::new(), cholesky.made()?))),
@@ -86,7 +88,9 @@ fn lu(
         answers: Vec::new(),
         sums: Vec::new(),
     };
-    all(tiling, &mut lu)?;
+    if !all(tiling, &mut lu)? {
+        return Ok(None);
+    }
     lu.solve(parts)?;
     lu.finish()?;
     match lu.found()? {
