@@ -365,12 +365,13 @@ static void CALL(_triangles)(INT n)
         for (INT j = 0; j < n; j++)
             for (INT i = 0; i < n; i++)
                 a[i + (size_t)ld * (size_t)j] = i == j;
+        /* Which elements are no numbers then depends on the products with zeros that the BLAS leaves out. */
         *corner = INFINITY;
         TRTRI(uplo, "N", &n, a, &ld, &info);
-        printf("trtri of an infinite triangle %ld %ld\n", (long)info, CALL(_finite)(a, n, ld));
+        printf("trtri of an infinite triangle %ld %d\n", (long)info, CALL(_finite)(a, n, ld) < (long)n * n);
         *corner = INFINITY;
         LAUUM(uplo, &n, a, &ld, &info);
-        printf("lauum of an infinite triangle %ld %ld\n", (long)info, CALL(_finite)(a, n, ld));
+        printf("lauum of an infinite triangle %ld %d\n", (long)info, CALL(_finite)(a, n, ld) < (long)n * n);
     }
     TRTRI("L", "N", &n, a, &(INT){n - 1}, &info);
     printf("trtri of too short columns %ld\n", (long)info);
