@@ -83,6 +83,10 @@ fn left_flops(system: &System) -> f64 {
 /// What updates of tiles reach of the rate of large products, and the order of a tile at which they reach half of that. Not measured.
 const TILED_SHARE: f64 = 0.8;
 const TILED_HALF: f64 = 128.0;
+/// Bytes per second from and to tiles that were evicted, whose memory on the host is not page-locked, and how often all tiles go that way
+/// besides: potrf 32768 and getrf 16384 on an H200 in memory for a third of the matrix (bench/results/h200-x1-solvers.md).
+const EVICTED: f64 = 12e9;
+const PASSES: f64 = 3.0;
 /// What the calling thread takes to queue a kernel. Not measured.
 const QUEUED_S: f64 = 8e-6;
 
@@ -181,19 +185,30 @@ pub fn tiled_s(system: &System, tiling: &Tiling, known: &Known) -> f64 {
     let updates = flops(system) / (count * rate);
     let element = system.a.element as f64;
     let (all, streamed) = (bytes(system) as f64, tiling.streamed() as f64 * element);
-    let up = (known.lacking as f64 + streamed) / (count * to_device);
+    let up = known.lacking as f64 / (count * to_device);
+    let tiles = if tiling.by_columns() { all } else { all / 2.0 };
+    let evicted = match tiling.spans.len() {
+        0 | 1 => 0.0,
+        _ => (streamed + PASSES * tiles) / (count * EVICTED),
+    };
     // A device without a link to others gets their tiles by way of the host.
     let across = if peers > 0.0 {
         peers
     } else {
         to_device.min(home)
     };
+    // Each device that solves for some of the right sides gets the whole factor, forwards and back.
+    let solved = match system.b {
+        Some(_) if evicted > 0.0 => 2.0 * tiles / EVICTED,
+        Some(_) if count > 1.0 => 2.0 * tiles / across,
+        _ => 0.0,
+    };
     let across = tiling.exchanged() as f64 * element / (count * across);
     let queued = tiling.kernels() as f64 * QUEUED_S;
-    let longest = [panels, updates, up, across, queued];
+    let longest = [panels, updates, up + evicted, across, queued];
     let longest = longest.into_iter().fold(0.0, f64::max);
     let copies = 4.0 * all / memory + all / home;
-    CALL_S + panel(0) + longest + copies / count
+    CALL_S + panel(0) + longest + solved + copies / count
 }
 
 /// The seconds that are gained on a device, or on several; `None` if the host is to compute.

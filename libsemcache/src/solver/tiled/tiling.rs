@@ -103,6 +103,12 @@ impl Tiling {
         Some(tiling)
     }
 
+    /// Whether tiles are whole columns, as of LU.
+    #[must_use]
+    pub const fn by_columns(&self) -> bool {
+        self.by_columns
+    }
+
     /// How many columns of tiles there are.
     #[must_use]
     pub const fn columns(&self) -> usize {
