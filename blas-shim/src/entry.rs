@@ -68,6 +68,10 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
         if unsafe { decode::asks_for_workspace(frame, solver, symbol.dtype) } {
             return host(frame, symbol, binding);
         }
+        // LAPACK computes all of a driver that the settings leave to it: drivers that it calls itself are parts of that call.
+        if thread.inside_solver(frame.entry_sp()) {
+            return host(frame, symbol, binding);
+        }
         return solver_entered(frame, symbol, solver, (binding, thread));
     }
     let sp = frame.entry_sp();
@@ -164,15 +168,18 @@ fn solver_entered(
                 solve(&decoded.system, &facts)
             });
             // After a panic nothing has changed, or the process has ended.
-            if solved == Some(true) && solver.is_finished_by_host() {
+            if solved == Some(Ok(())) && solver.is_finished_by_host() {
                 // With as many rows as columns: R, and the rows of Q^H B that belong to it. Workspace for a tall matrix is enough for that
                 // one. Not timed as a call that the host computes.
                 frame.repeat_second();
                 return host(frame, symbol, binding);
             }
-            if solved == Some(true) {
+            if solved == Some(Ok(())) {
                 frame.result = 0;
                 return ptr::null();
+            }
+            if solved == Some(Err(WhyHost::Disabled)) {
+                thread.leaves_solver(frame.entry_sp(), frame.site());
             }
         }
     }

@@ -21,9 +21,9 @@ global_asm!(
     ".globl semcache_blas_thread",
     ".hidden semcache_blas_thread",
     ".type semcache_blas_thread, @object",
-    ".size semcache_blas_thread, 32",
+    ".size semcache_blas_thread, 48",
     "semcache_blas_thread:",
-    ".zero 32",
+    ".zero 48",
     ".popsection",
 );
 
@@ -39,9 +39,12 @@ pub(crate) struct State {
     pub(crate) slot: Cell<*const Passed>,
     /// Not zero while this thread probes a library's calling conventions.
     pub(crate) probing: Cell<usize>,
+    /// As `forwarded_sp` and `forwarded_site`, of the last driver of LAPACK that the settings left to the host.
+    solver_sp: Cell<usize>,
+    solver_site: Cell<usize>,
 }
 
-const _: () = assert!(size_of::<State>() <= 32 && align_of::<State>() <= 8);
+const _: () = assert!(size_of::<State>() <= 48 && align_of::<State>() <= 8);
 
 /// The largest distance on the stack from a running forwarded call down to a call that the host BLAS makes itself. BLAS
 /// wrappers call their kernels a few hundred bytes further down; the limit keeps the check from reading a stack that is
@@ -52,7 +55,7 @@ const REACH: usize = 64 << 10;
 #[inline(always)]
 pub(crate) fn state() -> &'static State {
     let address: *const State;
-    // SAFETY: reads the thread pointer and a constant offset; the block is zeroed, aligned and 32 bytes, a
+    // SAFETY: reads the thread pointer and a constant offset; the block is zeroed, aligned and 48 bytes, a
     // valid `State`, and lives as long as the thread that can use the reference (`State` is not `Sync`).
     unsafe {
         asm!(
@@ -76,13 +79,29 @@ impl State {
     /// Whether the last forwarded call is still running and the call with stack pointer `sp` was made from within it.
     /// The question makes sense only for callers that are BLAS libraries.
     pub(crate) fn inside_forwarded(&self, sp: usize) -> bool {
-        let outer = self.forwarded_sp.get();
-        if outer <= sp || outer - sp > REACH {
-            return false;
-        }
-        // SAFETY: `outer` is an aligned stack address of this thread at most 64 KiB above the frame that
-        // runs now, on the same stack: BLAS libraries do not switch stacks between entry and kernel.
-        let word = unsafe { (outer as *const usize).read_volatile() };
-        word == self.forwarded_site.get()
+        runs(self.forwarded_sp.get(), self.forwarded_site.get(), sp)
     }
+
+    /// Stores those of a driver of LAPACK that the settings leave to the host.
+    pub(crate) fn leaves_solver(&self, sp: usize, site: usize) {
+        self.solver_sp.set(sp);
+        self.solver_site.set(site);
+    }
+
+    /// Whether that driver is still running, and the call with stack pointer `sp` was made from within it, by LAPACK itself. If another
+    /// function of the program has the same return address at the same place by chance, its call runs on the host, uncounted.
+    pub(crate) fn inside_solver(&self, sp: usize) -> bool {
+        runs(self.solver_sp.get(), self.solver_site.get(), sp)
+    }
+}
+
+/// Whether the stack still holds the return address of a call where it was, above a call with the stack pointer `sp`.
+fn runs(outer: usize, site: usize, sp: usize) -> bool {
+    if outer <= sp || outer - sp > REACH {
+        return false;
+    }
+    // SAFETY: `outer` is an aligned stack address of this thread at most 64 KiB above the frame that runs now, on the same stack: BLAS
+    // libraries do not switch stacks between entry and kernel.
+    let word = unsafe { (outer as *const usize).read_volatile() };
+    word == site
 }

@@ -32,10 +32,11 @@ use crate::solver::tiled::tiling::Tiling;
 use crate::solver::worth::{self, Known};
 use crate::trace::Side;
 
-/// Computes a call on a device if the prediction says that this is faster. Returns whether it did: then INFO is 0, and pivots are stored.
-/// Otherwise nothing has changed, and the program's LAPACK is to compute it. Counted here.
-#[must_use]
-pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
+/// Computes a call on a device if the prediction says that this is faster: then INFO is 0, and pivots are stored. Counted here.
+///
+/// # Errors
+/// Nothing has changed, and the program's LAPACK is to compute the call, for this reason.
+pub fn solve(system: &System, facts: &Facts<'_>) -> Result<(), WhyHost> {
     let index = names::index_of_solver(system.solver, system.dtype);
     let timed = Timed::since(facts.begun, index, facts.site);
     // Devices round to nearest, and raise no signals.
@@ -99,7 +100,7 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> bool {
         Some(_) => timed::Ran::Left,
     };
     timed.end(place, facts.left);
-    solved.is_ok()
+    solved.map(|_| ())
 }
 
 /// What the CPU has to write of the results.
