@@ -50,17 +50,6 @@ const GLIBC_MOST: usize = 32 << 20;
 const HUGE_LEAST: usize = 4 << 20;
 const HUGE_SHARE: usize = 4;
 
-/// Bytes behind a request that are accessible, too, besides a thousandth of it: a column of a square matrix, and more. OpenBLAS's kernels
-/// read one column behind a matrix (`cgemv_n_HASWELL` of 0.3.21, within LAPACK's gelqf), where most programs have other memory. Nothing
-/// touches these pages otherwise, so they take address space only.
-const BEHIND: usize = 64 << 10;
-const PART_BEHIND: usize = 1024;
-
-/// The pages of a request, and of what is accessible behind it.
-fn pages_of(size: usize) -> Option<usize> {
-    sys::whole_pages(size.checked_add(BEHIND + size / PART_BEHIND)?)
-}
-
 /// Serves requests of `threshold` bytes or more from now on; 0 serves none. Blocks that are already allocated stay
 /// here.
 pub fn configure(threshold: usize) {
@@ -200,7 +189,7 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     if in_driver_scope() || closed() {
         return None;
     }
-    let len = pages_of(size)?.max(sys::page_size());
+    let len = sys::whole_pages(size)?.max(sys::page_size());
     if !ready() {
         return None;
     }

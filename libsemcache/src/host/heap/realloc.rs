@@ -6,8 +6,8 @@ use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    Seen, THRESHOLD, admit, closed, discard_block, extend, free, in_range, malloc, obtain,
-    pages_of, pointer, seen, withdraw,
+    Seen, THRESHOLD, admit, closed, discard_block, extend, free, in_range, malloc, obtain, pointer,
+    seen, withdraw,
 };
 use crate::host::runs::{SPACE, Taken, Victim};
 use crate::host::{glibc, observer, pages, pins, sys};
@@ -44,7 +44,7 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
         let space = SPACE.lock();
         space.live_from(p.addr()).and_then(|i| seen(&space, i))
     };
-    let (Some(s), Some(len)) = (found, pages_of(size)) else {
+    let (Some(s), Some(len)) = (found, sys::whole_pages(size)) else {
         return sys::out_of_memory();
     };
     if size < threshold.min(usize::MAX - 1) / 2 && len < s.block.len {
