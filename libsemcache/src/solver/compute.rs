@@ -317,8 +317,6 @@ pub(super) fn usual(system: &System, diagonal: &[u8]) -> bool {
         }
         Some(_) => true,
         // LAPACK takes the diagonal of a triangle that it squares to be real.
-        None => {
-            all.all(|x| !(system.divides() && x.is_zero()) && !(system.squares() && x.im != 0.0))
-        }
+        None => !all.any(|x| system.divides() && x.is_zero() || system.squares() && x.im != 0.0),
     }
 }
