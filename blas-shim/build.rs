@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
+#[path = "build/mpi.rs"]
+mod mpi;
 #[path = "build/pointers.rs"]
 mod pointers;
 
@@ -87,7 +89,9 @@ fn main() {
     println!("cargo:rerun-if-changed=symbols.txt");
     println!("cargo:rerun-if-changed=syscalls.txt");
     println!("cargo:rerun-if-changed=functions.txt");
+    println!("cargo:rerun-if-changed=mpi.txt");
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build/mpi.rs");
     println!("cargo:rerun-if-changed=build/pointers.rs");
     // The library is never unloaded: other objects hold addresses of the stubs for as long as the process lives.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
@@ -149,4 +153,6 @@ fn main() {
     let (calls, functions) = pointers::expand(&table("syscalls.txt"), &table("functions.txt"));
     fs::write(Path::new(&out).join("system_calls.rs"), calls).expect("OUT_DIR is writable");
     fs::write(Path::new(&out).join("functions.rs"), functions).expect("OUT_DIR is writable");
+    let hooks = mpi::expand(&table("mpi.txt"));
+    fs::write(Path::new(&out).join("mpi.rs"), hooks).expect("OUT_DIR is writable");
 }

@@ -11,6 +11,7 @@
 #   DIR/gpu-bench.sh hints OUT [OPTIONS]   what hints of semcache.h are worth: OUT/hints.md
 #   DIR/gpu-bench.sh sparse OUT [OPTIONS]  products of sparse matrices and conjugate gradients, against cuSPARSE: OUT/sparse.md
 #   DIR/gpu-bench.sh solvers OUT [OPTIONS] LAPACK's LU and Cholesky, against the host's and cuSOLVER: OUT/solvers.md
+#   DIR/gpu-bench.sh mpi OUT [OPTIONS]     MPI programs, their ranks on GPUs, against cuBLAS by hand: OUT/mpi.md; where 'build' found Open MPI
 #   DIR/gpu-bench.sh reproduce OUT [EXPERIMENT...] [OPTIONS]  published experiments: OUT/reproduce-EXPERIMENT.jsonl
 #   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
@@ -18,7 +19,7 @@
 set -euo pipefail
 
 usage() {
-    sed -n '4,15s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '4,16s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -27,6 +28,8 @@ build_into() {
     DIR=$(cd "$1" && pwd)
     # shellcheck source=scripts/setting.sh
     . "$(dirname "${BASH_SOURCE[0]}")/setting.sh"
+    # shellcheck source=scripts/pack_mpi.sh
+    . "$ROOT/scripts/pack_mpi.sh"
     "$ROOT/scripts/setup.sh" demo
     build
     rm -rf "${DIR:?}"/{bin,lib}
@@ -40,6 +43,7 @@ build_into() {
     declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
         [peer_families]=family.c [peer_contexts]="" [peer_strategies]="" [peer_places]=problem.c [peer_transfers]=""
         [peer_csr]="csr.c cusparse.c" [peer_cg]="csr.c cusparse.c" [peer_solve]="solve_matrix.c cusolver.c")
+    declare -A mpi=([mpi_jacobi]="mpi_rows.c wake.c" [mpi_cg]="mpi_rows.c wake.c" [mpi_pingpong]=wake.c [peer_mpi]="mpi_rows.c cuda.c")
     say "benchmark programs"
     local -a parts
     for name in "${!ours[@]}"; do
@@ -52,13 +56,22 @@ build_into() {
         gcc "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" "$source/cuda.c" \
             "${parts[@]/#/$source/}" -lpthread -ldl -lm
     done
+    rm -rf "${DIR:?}/mpi"
+    if command -v mpicc.openmpi >/dev/null; then
+        for name in "${!mpi[@]}"; do
+            read -ra parts <<<"${mpi[$name]}"
+            OMPI_CC=gcc mpicc.openmpi "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" \
+                "${parts[@]/#/$source/}" -Wl,--as-needed "$openblas" -lpthread -ldl -lm
+        done
+        packed_mpi "$DIR/mpi"
+    fi
     gcc "${flags[@]}" -o "$DIR/bin/touch" "$source/touch.c" "$source/common.c" -lpthread -lm
     cp "$COMMAND" "$DIR/bin/semcache"
     cp "$LIBRARY" "$DIR/lib/"
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
-    cp "$source"/{run,pairs,grid,ablate,memory,predict,hints,sparse,solvers,numpy_script,scipy_cg}.py "$source/reproduce" \
+    cp "$source"/{run,pairs,grid,ablate,memory,predict,hints,sparse,solvers,mpi,numpy_script,scipy_cg}.py "$source/reproduce" \
         "$ROOT/python/semcache.py" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
     rm -rf "${DIR:?}/experiments"
     cp -r "$source/experiments" "$DIR/"
@@ -89,7 +102,7 @@ reproduce)
     [ -d "$here/experiments" ] && [ -e "$here/run.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
     PYTHONDONTWRITEBYTECODE=1 exec python3 -u "$here/reproduce" --measure "${@:2}"
     ;;
-run | pairs | grid | ablate | memory | predict | hints | sparse | solvers)
+run | pairs | grid | ablate | memory | predict | hints | sparse | solvers | mpi)
     [ $# -ge 2 ] || usage
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     [ -e "$here/$1.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }

@@ -32,7 +32,7 @@ compile_into() {
     say "programs"
     # Linpack is compiled as it is found, warnings included.
     mapfile -t linpack < <(find "$hpl/hpl/src" "$hpl/hpl/testing" -name '*.c')
-    mpicc -O2 -w -DHPL_CALL_CBLAS -DHPL_NO_MPI_DATATYPE "-I$hpl/include" "-I$hpl/hpl/include" -o "$bin/xhpl" \
+    mpicc.openmpi -O2 -w -DHPL_CALL_CBLAS -DHPL_NO_MPI_DATATYPE "-I$hpl/include" "-I$hpl/hpl/include" -o "$bin/xhpl" \
         "$source/hpl.c" "${linpack[@]}" "$blas" -lm
     gcc "${flags[@]}" -I/usr/include/mumps_seq -o "$bin/mumps" "$source"/{mumps,common}.c -ldmumps_seq -lmpiseq_seq "$blas" -lpthread -lm
     gcc "${flags[@]}" -o "$bin/lu" "$source"/{lu,common}.c "$system/lapack/liblapack.so.3" "$blas" -lpthread -lm

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Installs what the scripts need on Debian 12 with Rust; does nothing where it is all there.
 #
-#   scripts/setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace|schemas|plots|mkl]
+#   scripts/setup.sh [demo|clients|python|cxx|programs|mpi|userfaultfd|trace|schemas|plots|mkl]
 #
-# Default: clients, which includes demo; python and cxx are what the suites of these names need besides, and ask for
+# Default: clients, which includes demo; python, cxx and mpi are what the suites of these names need besides, and ask for
 # themselves; programs what gpu-programs.sh packs; userfaultfd what the build of tests/oracle-userfaultfd needs;
 # trace Perfetto's trace processor; schemas jsonschema; plots Matplotlib, for bench/reproduce; mkl Intel's MKL.
 set -euo pipefail
@@ -16,6 +16,7 @@ CLIENTS=(libblas3 liblapack3 libblas-test liblapack-test libblas64-3 libblas64-t
 PYTHON_CLIENTS=(libpython3.11-testsuite python3-numpy python3-scipy python3-sklearn python3-torch)
 CXX_CLIENTS=(g++ libarmadillo-dev libeigen3-dev libsuitesparse-dev)
 PROGRAMS=(liblapack3 libopenblas-pthread-dev xz-utils binutils libopenmpi-dev libmumps-seq-dev nwchem-openmpi)
+MPI=(mpich libmpich-dev hpcc)
 USERFAULTFD=(libclang1-14 libclang-common-14-dev)
 RETRY=(-o Acquire::Retries=5) # of apt: a fetch that fails once
 
@@ -28,10 +29,11 @@ clients) packages+=("${CLIENTS[@]}") ;;
 python) packages+=("${CLIENTS[@]}" "${PYTHON_CLIENTS[@]}") python+=(scikit-learn) ;;
 cxx) packages+=("${CXX_CLIENTS[@]}") ;;
 programs) packages+=("${PROGRAMS[@]}" "${CXX_CLIENTS[@]}") ;;
+mpi) packages+=("${CLIENTS[@]}" "${MPI[@]}") ;;
 userfaultfd) packages+=("${USERFAULTFD[@]}") ;;
 trace) command -v node >/dev/null || packages+=(nodejs) ;;
 schemas | plots | mkl) packages=(python3-venv) ;;
-*) fail "usage: setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace|schemas|plots|mkl]" ;;
+*) fail "usage: setup.sh [demo|clients|python|cxx|programs|mpi|userfaultfd|trace|schemas|plots|mkl]" ;;
 esac
 
 [[ $what == @(schemas|plots|mkl) ]] || command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"

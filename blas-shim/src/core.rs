@@ -1,7 +1,9 @@
 //! The functions of the runtime that the shim's stubs and hooks call.
 
 pub(crate) use semcache::base::counters::Degraded;
-pub(crate) use semcache::runtime::io::{Buffer, IoGuards, open_all, open_everything};
+pub(crate) use semcache::runtime::io::{
+    Buffer, IoGuard, IoGuards, keep, may_be_protected, open_all, open_everything,
+};
 pub(crate) use semcache::runtime::start::spares_cores;
 pub(crate) use semcache::runtime::{
     Facts, any_protected, any_restricted, caught, go_write_through, has_floor, is_kept, retire,

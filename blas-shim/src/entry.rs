@@ -63,6 +63,12 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     let Some(binding) = sites::cached(index, site).or_else(|| bind(index, site)) else {
         return give_up(frame, symbol);
     };
+    // The operands may be memory of the MPI library, which sends it to other processes without a call that is seen.
+    if thread.operators.get() > 0 {
+        counts::count(thread, symbol, binding.number(), WhyHost::Nested);
+        thread.forwarded(frame.entry_sp(), site);
+        return host(frame, symbol, binding);
+    }
     if let Class::Solver(solver) = symbol.class {
         // SAFETY: this is the frame of a call of the symbol.
         if unsafe { decode::asks_for_workspace(frame, solver, symbol.dtype) } {

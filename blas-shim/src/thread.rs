@@ -21,9 +21,9 @@ global_asm!(
     ".globl semcache_blas_thread",
     ".hidden semcache_blas_thread",
     ".type semcache_blas_thread, @object",
-    ".size semcache_blas_thread, 48",
+    ".size semcache_blas_thread, 56",
     "semcache_blas_thread:",
-    ".zero 48",
+    ".zero 56",
     ".popsection",
 );
 
@@ -42,9 +42,11 @@ pub(crate) struct State {
     /// As `forwarded_sp` and `forwarded_site`, of the last driver of LAPACK that the settings left to the host.
     solver_sp: Cell<usize>,
     solver_site: Cell<usize>,
+    /// How many operators of the program this thread runs for reductions of MPI, one within the other.
+    pub(crate) operators: Cell<usize>,
 }
 
-const _: () = assert!(size_of::<State>() <= 48 && align_of::<State>() <= 8);
+const _: () = assert!(size_of::<State>() <= 56 && align_of::<State>() <= 8);
 
 /// The largest distance on the stack from a running forwarded call down to a call that the host BLAS makes itself. BLAS
 /// wrappers call their kernels a few hundred bytes further down; the limit keeps the check from reading a stack that is
@@ -55,7 +57,7 @@ const REACH: usize = 64 << 10;
 #[inline(always)]
 pub(crate) fn state() -> &'static State {
     let address: *const State;
-    // SAFETY: reads the thread pointer and a constant offset; the block is zeroed, aligned and 48 bytes, a
+    // SAFETY: reads the thread pointer and a constant offset; the block is zeroed, aligned and 56 bytes, a
     // valid `State`, and lives as long as the thread that can use the reference (`State` is not `Sync`).
     unsafe {
         asm!(

@@ -15,6 +15,7 @@ const BLAS: &str = include_str!("exports/blas.txt");
 const HOOKS: &str = include_str!("exports/hooks.txt");
 const API: &str = include_str!("exports/api.txt");
 const MKL: &str = include_str!("exports/mkl.txt");
+const MPI: &str = include_str!("exports/mpi.txt");
 
 /// The names of a list, which is sorted and contains each name once.
 fn names(list: &str) -> Vec<&str> {
@@ -41,7 +42,7 @@ fn the_library_exports_the_lists_and_nothing_else() {
         .expect("nm is installed");
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).expect("names are ASCII");
-    let lists = [BLAS, HOOKS, API, MKL].map(names);
+    let lists = [BLAS, HOOKS, API, MKL, MPI].map(names);
     let count = lists.iter().map(Vec::len).sum();
     let listed: BTreeSet<&str> = lists.into_iter().flatten().collect();
     assert_eq!(listed.len(), count, "a name in two lists");

@@ -327,7 +327,7 @@ const CASES: &[(&str, fn())] = &[
                     assert_eq!(through_the_kernel(y.at), y.want[..8]);
                 });
                 y.put(100, 33.0);
-                cache.io_done(&second);
+                semcache::cache::flush::io_done(&second);
             });
         },
     ),

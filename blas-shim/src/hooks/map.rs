@@ -1,5 +1,9 @@
 //! Hooks of system calls that change mappings: `mmap`, `munmap`, `mremap`, `madvise`, `mprotect`, `shmat` and their
 //! kin.
+//!
+//! UCX, a network library of MPI, overwrites the first instructions of `mmap`, `munmap`, `mremap` and `madvise` by a jump to functions of
+//! its own, which make the system call by number: so the hook of system calls by number does not call these four, but functions
+//! that are not exported, and that are not inlined into them.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
@@ -15,7 +19,24 @@ use semcache::host::guards;
 use semcache_fault::broken;
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn mmap(
+unsafe extern "C-unwind" fn mmap(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: libc::off_t,
+) -> *mut c_void {
+    // SAFETY: the program's arguments, passed on.
+    unsafe { map(addr, len, prot, flags, fd, offset) }
+}
+
+/// The system call `mmap`.
+///
+/// # Safety
+/// As of the system call.
+#[inline(never)]
+pub(super) unsafe fn map(
     addr: *mut c_void,
     len: usize,
     prot: c_int,
@@ -54,11 +75,21 @@ unsafe extern "C-unwind" fn mmap64(
     offset: libc::off_t,
 ) -> *mut c_void {
     // SAFETY: the same function on this architecture.
-    unsafe { mmap(addr, len, prot, flags, fd, offset) }
+    unsafe { map(addr, len, prot, flags, fd, offset) }
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+unsafe extern "C-unwind" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+    // SAFETY: the program's arguments, passed on.
+    unsafe { unmap(addr, len) }
+}
+
+/// The system call `munmap`.
+///
+/// # Safety
+/// As of the system call.
+#[inline(never)]
+pub(super) unsafe fn unmap(addr: *mut c_void, len: usize) -> c_int {
     match with_errno_kept(|| adopt::on_munmap(addr as usize, len)) {
         Unmap::Proceed => {
             // SAFETY: the program's arguments, passed on.
@@ -129,11 +160,17 @@ pub(super) unsafe fn remap(
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn madvise(
-    addr: *mut c_void,
-    len: usize,
-    advice: c_int,
-) -> c_int {
+unsafe extern "C-unwind" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    // SAFETY: the program's arguments, passed on.
+    unsafe { advise(addr, len, advice) }
+}
+
+/// The system call `madvise`.
+///
+/// # Safety
+/// As of the system call.
+#[inline(never)]
+pub(super) unsafe fn advise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     let advise = || {
         with_errno_kept(|| adopt::on_madvise(addr as usize, len, advice));
         // SAFETY: the program's arguments, passed on.
@@ -164,7 +201,7 @@ unsafe extern "C-unwind" fn posix_madvise(addr: *mut c_void, len: usize, advice:
     }
     let before = errno();
     // SAFETY: the program's arguments, passed on.
-    let failed = unsafe { madvise(addr, len, advice) } != 0;
+    let failed = unsafe { advise(addr, len, advice) } != 0;
     let error = if failed { errno() } else { 0 };
     set_errno(before);
     error

@@ -18,6 +18,7 @@ mod ioctl;
 mod leave;
 mod limits;
 mod map;
+mod mpi;
 mod object;
 mod pointers;
 mod process;

@@ -135,13 +135,13 @@ unsafe extern "C-unwind" fn asked(
     unsafe {
         match number {
             libc::SYS_mmap => {
-                map::mmap(at(a), b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
+                map::map(at(a), b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
             }
-            libc::SYS_munmap => c_long::from(map::munmap(at(a), b)),
+            libc::SYS_munmap => c_long::from(map::unmap(at(a), b)),
             libc::SYS_mremap => map::remap(at(a), b, c, d as c_int, at(e)) as c_long,
             // `MADV_COLLAPSE` only speeds accesses up and needs no hook; the runtime's own heap gives it, too.
             libc::SYS_madvise if c as c_int != MADV_COLLAPSE => {
-                c_long::from(map::madvise(at(a), b, c as c_int))
+                c_long::from(map::advise(at(a), b, c as c_int))
             }
             libc::SYS_mprotect => c_long::from(map::mprotect(at(a), b, c as c_int)),
             libc::SYS_pkey_mprotect => {

@@ -1,4 +1,5 @@
-//! Buffers that the program's system calls use at this moment: their pages are not protected meanwhile.
+//! Buffers that the program's system calls, or operations of MPI that are under way, use at this moment: their pages are not
+//! protected meanwhile.
 //!
 //! Without a lock, since any thread may call: a driver that writes to a pipe with its own lock held, while the cache's
 //! lock is held around a call of that driver; or a signal handler that interrupted its thread in one of these
@@ -9,9 +10,9 @@
 use crate::page::Access;
 use crate::sync::{AtomicUsize, Ordering, array, fence};
 
-/// Number of buffers at a time. Threads that wait in a system call hold one each; if there are more, no page is
-/// protected.
-const SLOTS: usize = if cfg!(loom) { 1 } else { 512 };
+/// Number of buffers at a time. Threads that wait in a system call hold one each, and so do requests of MPI that are not complete;
+/// if there are more, no page is protected.
+const SLOTS: usize = if cfg!(loom) { 1 } else { 4096 };
 
 const FREE: usize = 0;
 /// Taken, but its range is not yet written: the slot names no buffer.
@@ -30,6 +31,8 @@ struct Slot {
 #[derive(Debug)]
 pub struct Held {
     slots: [Slot; SLOTS],
+    /// One more than the highest slot that was ever taken.
+    top: AtomicUsize,
     /// System calls under way, those without a slot included.
     calls: AtomicUsize,
     /// System calls under way without a slot.
@@ -40,20 +43,35 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Hold(Option<usize>);
 
-impl Default for Held {
-    fn default() -> Self {
+/// Nothing is in use. The atomics of loom are not made in constants.
+macro_rules! nothing {
+    () => {
         Held {
             slots: array!(Slot {
                 start: AtomicUsize::new(FREE),
                 end: AtomicUsize::new(0),
             }),
+            top: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             crowd: AtomicUsize::new(0),
         }
+    };
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        nothing!()
     }
 }
 
 impl Held {
+    /// Nothing is in use.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub const fn new() -> Held {
+        nothing!()
+    }
+
     /// Notes the buffer of a system call that begins. A page whose table entry permits the access from then on is not
     /// restricted before [`Held::leave`].
     #[must_use = "held until it is given back"]
@@ -67,6 +85,7 @@ impl Held {
         };
         let place = self.slots.iter().position(free);
         if let Some(i) = place {
+            self.top.fetch_max(i + 1, Ordering::SeqCst);
             self.slots[i].end.store(end, Ordering::SeqCst);
             self.slots[i].start.store(addr.max(2), Ordering::SeqCst);
         } else {
@@ -95,7 +114,9 @@ impl Held {
         if self.crowd.load(Ordering::SeqCst) > 0 {
             return true;
         }
-        self.slots.iter().any(|s| {
+        // A slot that is taken after this is read belongs to a call that looks at the page table later.
+        let top = self.top.load(Ordering::SeqCst);
+        self.slots.iter().take(top).any(|s| {
             let start = s.start.load(Ordering::SeqCst);
             if start <= TAKEN {
                 return false;

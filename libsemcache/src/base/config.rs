@@ -535,13 +535,14 @@ mod tests {
 
     #[test]
     fn memory_is_capped_by_the_device() {
-        assert_eq!(Memory::Bytes(10).of(100), 10);
-        assert_eq!(Memory::Bytes(1000).of(100), 100);
+        assert_eq!(Memory::Bytes(10).of(100, 3), 10);
+        assert_eq!(Memory::Bytes(1000).of(100, 1), 100);
         assert_eq!(
-            Memory::Percent(90).of(usize::MAX),
+            Memory::Percent(90).of(usize::MAX, 1),
             usize::MAX / 100 * 90 + usize::MAX % 100 * 90 / 100
         );
-        assert_eq!(Memory::Percent(100).of(1234), 1234);
+        assert_eq!(Memory::Percent(100).of(1234, 1), 1234);
+        assert_eq!(Memory::Percent(50).of(1000, 4), 125);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use log::warn;
 
+use super::HELD;
 use super::{Cache, CacheError, Entry};
 use crate::base::counters::{COUNTERS, Degraded, degrade};
 use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId, Spans};
@@ -407,7 +408,7 @@ impl Cache {
             return Ok(self.gate.apply(addr, len, access));
         }
         e.set_guarded(true);
-        let in_use = || self.held.forbids(addr, len, access);
+        let in_use = || HELD.forbids(addr, len, access);
         let done = self.gate.restrict(addr, len, access, &in_use);
         if access == Access::None && done != Err(GateError::InUse) {
             COUNTERS.cache.closes.add(len.div_ceil(self.panel) as u64);

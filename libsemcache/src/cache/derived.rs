@@ -1,5 +1,6 @@
 //! Beginning and end of the watch on bytes from which data are derived ([`super::watches`]).
 
+use super::HELD;
 use super::edges::PendingCopies;
 use super::watches::Watch;
 use super::{Cache, CacheError, Entry, State};
@@ -54,10 +55,7 @@ impl Cache {
         if inner.is_empty() {
             return Ok(());
         }
-        if self
-            .held
-            .forbids(at + inner.start, inner.len(), Access::Read)
-        {
+        if HELD.forbids(at + inner.start, inner.len(), Access::Read) {
             return Err(CacheError::Gone);
         }
         let replica = state.new_replica();

@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 
 use log::debug;
 
+use super::HELD;
 use super::copied::copied;
 use super::scans::Choice;
 use super::{Cache, CacheError, Entry, State};
@@ -239,7 +240,7 @@ impl Cache {
                 others.retain(|rect| e.dir.held(rect));
                 let (addr, len) = (e.host.base + run.start, run.len());
                 let certain =
-                    e.dir.version() != come.version || self.held.forbids(addr, len, Access::Read);
+                    e.dir.version() != come.version || HELD.forbids(addr, len, Access::Read);
                 if !others.is_empty() && (certain || come.changed(e, run, &others)) {
                     e.scans.dirt.extend(others.iter().flat_map(Rect::runs));
                 }

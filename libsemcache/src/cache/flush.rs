@@ -1,5 +1,6 @@
 //! Write-back of results to the host: at the end of a call for bytes on pages that are not trapped, and at exit.
 
+use super::HELD;
 use super::edges::{PendingCopies, count_edges};
 use super::{Cache, CacheError, Entry, State};
 use crate::base::{Access, AllocId, Interval, Rect, Spans};
@@ -212,7 +213,7 @@ impl Cache {
     }
 
     /// Makes `len` bytes at `addr` accessible for a system call that reads (with `write`: writes) them, with the newest
-    /// bytes written back first, and keeps their panels from being made inaccessible until [`Cache::io_done`]. Takes
+    /// bytes written back first, and keeps their panels from being made inaccessible until [`io_done`]. Takes
     /// the cache's lock only if a page does not permit the access; `quiet` is called before that, and its result is
     /// dropped after the lock.
     pub fn open_for_io<Q>(
@@ -222,9 +223,15 @@ impl Cache {
         write: bool,
         quiet: impl FnOnce() -> Q,
     ) -> Hold {
-        let place = self.held.enter(addr, len, write);
+        let place = HELD.enter(addr, len, write);
+        self.open_held(addr, len, write, quiet);
+        place
+    }
+
+    /// Makes `len` bytes at `addr`, which are noted in [`HELD`], accessible, as [`Cache::open_for_io`] does.
+    pub fn open_held<Q>(&self, addr: usize, len: usize, write: bool, quiet: impl FnOnce() -> Q) {
         if protect::range_permits(addr, len, write) {
-            return place;
+            return;
         }
         let _quiet = quiet();
         let mut guard = self.lock();
@@ -239,13 +246,12 @@ impl Cache {
                 log::error!("cannot open {addr:#x} for a system call: {err:?}");
             }
         }
-        place
     }
 
     /// Makes all panels of all blocks accessible, as [`Cache::open_for_io`] does, for a system call that the kernel
     /// refused although its buffers, as far as the runtime knows them, are accessible.
     pub fn open_all_for_io<Q>(&self, quiet: impl FnOnce() -> Q) -> Hold {
-        let place = self.held.enter(0, usize::MAX / 2, true);
+        let place = HELD.enter(0, usize::MAX / 2, true);
         let _quiet = quiet();
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -260,11 +266,6 @@ impl Cache {
             }
         }
         place
-    }
-
-    /// Ends what [`Cache::open_for_io`] began: the panels of a system call's buffer may be made inaccessible again.
-    pub fn io_done(&self, place: &Hold) {
-        self.held.leave(place);
     }
 
     /// Writes back the newest bytes of all blocks, drops what replicas hold, and makes all pages accessible. A block
@@ -294,6 +295,11 @@ impl Cache {
         }
         result
     }
+}
+
+/// Ends what [`Cache::open_for_io`] began: the panels of the buffer may be made inaccessible again.
+pub fn io_done(place: &Hold) {
+    HELD.leave(place);
 }
 
 impl super::Entry {

@@ -11,6 +11,7 @@ use std::thread;
 
 use rustix::thread::{Timespec, nanosleep};
 
+use super::HELD;
 use super::opened::Opened;
 use super::{Cache, State};
 use crate::base::{Access, Interval, Rect};
@@ -111,7 +112,7 @@ impl Cache {
         for (_, e) in std::mem::take(&mut frozen.0.entries) {
             std::mem::forget(e);
         }
-        self.held.forget();
+        HELD.forget();
     }
 
     /// The cache's lock for the service of a fault; `None` if the fault has been served without it, during a fork.

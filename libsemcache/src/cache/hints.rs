@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::HELD;
 use super::edges::PendingCopies;
 use super::holds::Hold;
 use super::orders::{Layout, Orders};
@@ -121,10 +122,7 @@ impl Cache {
         let settled = self.settle_locked(state, input.id, &input.view, &mut queued.pending);
         let State { entries, pools, .. } = state;
         let e = entries.get_mut(&input.id).ok_or(CacheError::Gone)?;
-        if self
-            .held
-            .forbids(e.host.base + span.start, span.len(), Access::Read)
-        {
+        if HELD.forbids(e.host.base + span.start, span.len(), Access::Read) {
             let pages = vec![span.align_out(self.page)];
             self.step(e, pools, &Event::Dirty { pages }, None)?;
         }

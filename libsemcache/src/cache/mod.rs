@@ -71,6 +71,9 @@ use crate::transfer::{Pool, Store};
 use semcache_fault::held::Held;
 use versioned::Versioned;
 
+/// The buffers that system calls and operations of MPI use at this moment, also those that began before devices were in use.
+pub(crate) static HELD: Held = Held::new();
+
 /// Why the cache could not do something. No data was lost unless the variant says so; the call runs on the host BLAS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheError {
@@ -205,7 +208,6 @@ pub struct Cache {
     opened: opened::Lock,
     /// The number of the next call.
     numbers: AtomicU64,
-    held: Held,
     scanner: scans::Scanner,
     /// A device is lost. Plans count on all devices, so no further call is offloaded.
     lost: AtomicBool,
@@ -266,7 +268,6 @@ impl Cache {
             }),
             opened: opened::Lock::default(),
             numbers: AtomicU64::new(0),
-            held: Held::default(),
             write_through: AtomicBool::new(false),
             distributes: AtomicBool::new(false),
             scanner: scans::Scanner::default(),

@@ -46,12 +46,23 @@ impl Rising for CudaMachine {
     }
 }
 
-/// The devices of a machine that this process uses: ranks of one MPI job share them out.
-fn mine(all: &[usize]) -> Vec<usize> {
+/// Of the devices that this process sees, which are some of the machine's, those that it uses, and how many ranks of its MPI job use
+/// each: they share the devices out.
+fn mine(all: &[usize], of_machine: usize) -> (Vec<usize>, usize) {
     match ranks::of(&init::environment) {
-        Some(local) if init::config().ranks == Ranks::Share => local.share(all),
-        _ => all.to_vec(),
+        Some(local) if init::config().ranks == Ranks::Share => {
+            let machine = all.len().max(of_machine).max(1);
+            (local.share(all), local.of.div_ceil(machine))
+        }
+        Some(local) => (all.to_vec(), local.of),
+        None => (all.to_vec(), 1),
     }
+}
+
+/// The GPUs that this process uses. The launcher may let each rank see one of the machine's GPUs only.
+fn my_gpus(all: &[usize]) -> (Vec<usize>, usize) {
+    let listed = std::fs::read_dir("/proc/driver/nvidia/gpus");
+    mine(all, listed.map_or(0, Iterator::count))
 }
 
 /// The GPUs, of which none is usable yet. Takes a while: the driver is loaded.
@@ -62,7 +73,7 @@ pub(crate) fn cuda(config: &Config) -> Option<&'static dyn Rising> {
     };
     let hooks = Hooks {
         environment: init::environment,
-        choose: mine,
+        choose: my_gpus,
         secure: init::secure(),
     };
     match cuda::open(&set, config.memory, &hooks) {
@@ -81,9 +92,11 @@ pub(crate) fn cuda(config: &Config) -> Option<&'static dyn Rising> {
 
 /// A simulated machine, ready for use.
 pub(crate) fn simulated(config: &Config, machine: &SimMachine) -> Option<&'static dyn Backend> {
+    let mut processes = 1;
     let mut cfg = match machine {
         SimMachine::Count(n) => {
-            let devices = mine(&(0..*n).collect::<Vec<_>>());
+            let devices;
+            (devices, processes) = mine(&(0..*n).collect::<Vec<_>>(), *n);
             SimConfig {
                 devices: devices.len(),
                 first: devices.first().copied().unwrap_or(0),
@@ -101,7 +114,7 @@ pub(crate) fn simulated(config: &Config, machine: &SimMachine) -> Option<&'stati
             }
         },
     };
-    cfg.memory = config.memory.of(cfg.memory);
+    cfg.memory = config.memory.of(cfg.memory, processes);
     cfg.late = config.sim.late;
     cfg.poison = config.sim.poison;
     cfg.seed = config.sim.seed;

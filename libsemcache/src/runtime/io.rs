@@ -5,15 +5,18 @@
 use super::started::get;
 use crate::process::signals_blocked::SignalsBlocked;
 
-use crate::cache::Cache;
+use crate::base::counters::COUNTERS;
+use crate::cache::HELD;
+use crate::cache::flush::io_done;
 use crate::host;
+use crate::protect;
 use semcache_fault::held::Hold;
 use smallvec::SmallVec;
 
-/// Keeps the pages of a buffer accessible for one system call.
+/// Keeps the pages of a buffer accessible for one system call or operation of MPI.
 #[derive(Debug)]
 #[must_use = "the buffer may be closed again when this is dropped"]
-pub struct IoGuard(Option<(&'static Cache, Hold)>);
+pub struct IoGuard(Option<Hold>);
 
 /// Makes `len` bytes at `addr` accessible; the kernel is about to write them (`will_write`) or to read their contents.
 pub fn open_for_io(addr: usize, len: usize, will_write: bool) -> IoGuard {
@@ -21,13 +24,39 @@ pub fn open_for_io(addr: usize, len: usize, will_write: bool) -> IoGuard {
     if cache.is_some() {
         host::runs_here();
     }
-    IoGuard(cache.map(|c| (c, c.open_for_io(addr, len, will_write, SignalsBlocked::new))))
+    IoGuard(cache.map(|c| c.open_for_io(addr, len, will_write, SignalsBlocked::new)))
+}
+
+/// Whether devices are in use, or may come into use.
+#[must_use]
+pub fn may_be_protected() -> bool {
+    get().is_none_or(|r| r.cache.is_some())
+}
+
+/// Makes parts of a buffer accessible, and keeps the pages of all of it accessible that are so, for an operation that may go on when the
+/// call that began it returns, whether or not devices are in use yet. `parts` calls what it is given with each part; it is not called if
+/// all pages of the buffer permit the access.
+pub fn keep(buffer: Buffer, parts: impl FnOnce(&mut dyn FnMut(Buffer))) -> IoGuard {
+    let Buffer { addr, len, written } = buffer;
+    let place = HELD.enter(addr, len, written);
+    if let Some(cache) = get().and_then(|r| r.cache)
+        && !protect::range_permits(addr, len, written)
+    {
+        COUNTERS.mpi.buffers.add(1);
+        parts(&mut |Buffer { addr, len, written }| {
+            if !protect::range_permits(addr, len, written) {
+                COUNTERS.mpi.opened.add(len as u64);
+                cache.open_held(addr, len, written, SignalsBlocked::new);
+            }
+        });
+    }
+    IoGuard(Some(place))
 }
 
 impl Drop for IoGuard {
     fn drop(&mut self) {
-        if let Some((cache, place)) = &self.0 {
-            cache.io_done(place);
+        if let Some(place) = &self.0 {
+            io_done(place);
         }
     }
 }
@@ -90,10 +119,8 @@ impl Drop for IoGuards {
 pub fn open_everything() -> IoGuards {
     let mut guards = IoGuards::default();
     if let Some(cache) = get().and_then(|r| r.cache) {
-        guards.0.push(IoGuard(Some((
-            cache,
-            cache.open_all_for_io(SignalsBlocked::new),
-        ))));
+        let place = cache.open_all_for_io(SignalsBlocked::new);
+        guards.0.push(IoGuard(Some(place)));
     }
     guards
 }

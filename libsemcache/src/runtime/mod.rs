@@ -41,6 +41,12 @@ pub use secluded::is_secluded;
 pub use started::{Runtime, get};
 pub use ungated::go_write_through;
 
+/// How many ranks of this process's MPI job run on this machine; none if there is one only, or if no launcher says.
+#[must_use]
+pub fn local_ranks() -> Option<usize> {
+    ranks::of(&init::environment).map(|rank| rank.of)
+}
+
 use core::cell::Cell;
 use std::time::Duration;
 

@@ -129,10 +129,10 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
     // Signals stay blocked, also while cuSOLVER is loaded: a handler of the program that waited for a device, or left by a jump, would
     // find the driver's locks taken, or leave them so.
     let entered = enter().ok().flatten().ok_or(WhyHost::NoDevice)?;
-    let way = chosen(system, entered.cache, &runtime.policy, always)?;
+    let (way, kernels) = chosen(system, entered.cache, &runtime.policy, always)?;
     let mut scratch = 0;
     for device in way.devices() {
-        scratch = prepared(&way.kernels(system), entered.cache.backend(), *device)?;
+        scratch = prepared(&kernels, entered.cache.backend(), *device)?;
     }
     let ended = match &way {
         Way::Whole([device]) => {
@@ -206,14 +206,14 @@ impl Way {
     }
 }
 
-/// Where it is to be computed: on the device that holds most of the matrices, or by tiles, on the devices that hold most of them, if that
-/// one has no room or is slower.
+/// Where it is to be computed, and by which kernels of solvers: on the device that holds most of the matrices, or by tiles, on the devices
+/// that hold most of them, if that one has no room or is slower.
 fn chosen(
     system: &System,
     cache: &'static Cache,
     policy: &Policy,
     always: bool,
-) -> Result<Way, WhyHost> {
+) -> Result<(Way, Vec<DenseKernel>), WhyHost> {
     let all = residencies(system, cache);
     let held = |d: &usize| {
         let of = all.iter().map(|r| r.resident.get(*d).copied().unwrap_or(0));
@@ -234,8 +234,8 @@ fn chosen(
     // On one device only if it has no room.
     let counts = 1 + usize::from(whole)..=rooms.len();
     let mut tilings: Vec<Tiling> = counts
-        .filter(|count| has_places(system, &rooms[..*count]))
-        .filter_map(|count| Tiling::of(system, &rooms[..count]))
+        .map(|count| &rooms[..count])
+        .filter_map(|rooms| Tiling::of(system, rooms).filter(|_| has_places(system, rooms)))
         .collect();
     if !whole && tilings.is_empty() {
         return Err(WhyHost::OutOfMemory);
@@ -247,7 +247,9 @@ fn chosen(
     let nominal = Plain::new(worth::host_s(system, flops_per_s[1]), false, 1);
     plain::set(nominal);
     if always {
-        return Ok(tilings.pop().map_or(Way::Whole([device]), Way::Tiled));
+        let way = tilings.pop().map_or(Way::Whole([device]), Way::Tiled);
+        let kernels = way.kernels(system);
+        return Ok((way, kernels));
     }
     let row = PAGE
         .times
@@ -285,7 +287,7 @@ fn chosen(
     }
     match awaited {
         true => Err(WhyHost::Loading),
-        false => Ok(way),
+        false => Ok((way, kernels)),
     }
 }
 

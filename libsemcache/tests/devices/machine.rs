@@ -21,7 +21,7 @@ pub(crate) fn open() -> &'static dyn Backend {
     };
     let hooks = cuda::Hooks {
         environment: |name| std::env::var(name).ok(),
-        choose: <[usize]>::to_vec,
+        choose: |all| (all.to_vec(), 1),
         secure: false,
     };
     struct Log;

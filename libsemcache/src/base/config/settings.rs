@@ -68,17 +68,20 @@ pub enum Fail {
 pub enum Memory {
     /// This many bytes of each device.
     Bytes(usize),
-    /// This percentage of each device's memory, 1 to 100.
+    /// This percentage of each device's memory, 1 to 100, which ranks of an MPI job that share the device share out.
     Percent(u8),
 }
 
 impl Memory {
-    /// The bytes that may be used of a device with `total` bytes.
+    /// The bytes that each of so many processes may use of a device with `total` bytes.
     #[must_use]
-    pub fn of(self, total: usize) -> usize {
+    pub fn of(self, total: usize, processes: usize) -> usize {
         match self {
             Memory::Bytes(n) => n.min(total),
-            Memory::Percent(p) => total / 100 * usize::from(p) + total % 100 * usize::from(p) / 100,
+            Memory::Percent(p) => {
+                let all = total / 100 * usize::from(p) + total % 100 * usize::from(p) / 100;
+                all / processes.max(1)
+            }
         }
     }
 }

@@ -74,7 +74,7 @@ named! {
         Refused = "refused",
         /// How the host BLAS returns a value, or how wide its integers are, could not be determined.
         Convention = "convention",
-        /// The host BLAS, or semcache itself, made the call.
+        /// The host BLAS, semcache itself, or an operator of the program that MPI calls in a reduction made the call.
         Nested = "nested",
         /// The process is a child, by fork, of one that used devices.
         Forked = "forked",
@@ -127,7 +127,7 @@ named! {
         Internal = "internal",
         /// The program uses asynchronous I/O (io_uring, AIO): results are copied to the host before a call returns.
         AsyncIo = "async_io",
-        /// The process is one of several MPI ranks: results are copied to the host before a call returns.
+        /// The program uses an MPI library that is not known: results are copied to the host before a call returns.
         Mpi = "mpi",
         /// The process is a child, by fork, of one that used devices: calls run on the host BLAS.
         Forked = "forked",
@@ -166,7 +166,7 @@ impl WhyHost {
             WhyHost::OutOfMemory => "too large for device memory",
             WhyHost::Refused => "that a device refused",
             WhyHost::Convention => "to a BLAS whose calling convention is unknown",
-            WhyHost::Nested => "made by the host BLAS itself",
+            WhyHost::Nested => "made by the host BLAS itself, or in a reduction of MPI",
             WhyHost::Forked => "in a child of fork",
             WhyHost::Providers => "that could go to several BLAS libraries",
             WhyHost::Empty => "with nothing to compute",

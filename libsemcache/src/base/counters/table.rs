@@ -192,6 +192,14 @@ counters! {
         /// Bytes that stayed valid on a device although the CPU wrote other pages of their panel.
         kept,
     }
+    /// Buffers of MPI.
+    mpi, MpiCounters, Mpi {
+        /// Buffers of operations of MPI on pages that had to be made accessible first, since devices held newer bytes, or copies of what
+        /// MPI was to write.
+        buffers,
+        /// Bytes of such pages' parts of the buffers.
+        opened,
+    }
     /// Page-locked host memory.
     host, HostCounters, Host {
         /// Bytes of host memory that were page-locked, in all.

@@ -75,8 +75,8 @@ impl core::error::Error for CudaError {}
 pub struct Hooks {
     /// Looks up an environment variable (to find cuBLAS and cuSPARSE where installers put them).
     pub environment: fn(&str) -> Option<String>,
-    /// Chooses among the GPUs, by their numbers, those that this process uses.
-    pub choose: fn(&[usize]) -> Vec<usize>,
+    /// Chooses among the GPUs, by their numbers, those that this process uses; and says how many processes of its job use each.
+    pub choose: fn(&[usize]) -> (Vec<usize>, usize),
     /// Whether the process runs with more rights than its user: then neither the environment nor the program's own path
     /// (a link to the program may lie anywhere) decides which libraries are loaded.
     pub secure: bool,

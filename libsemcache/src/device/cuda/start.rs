@@ -87,7 +87,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
     if let Some(&none) = ordinals.iter().find(|&&i| i >= count) {
         return Err(CudaError::NoSuchGpu(none));
     }
-    let ordinals = (hooks.choose)(&ordinals);
+    let (ordinals, processes) = (hooks.choose)(&ordinals);
     if ordinals.is_empty() {
         return Err(CudaError::NoDriver);
     }
@@ -101,12 +101,18 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
     }
     let mut caps = Vec::with_capacity(gpus.len());
     for (i, g) in gpus.iter().enumerate() {
-        caps.push(describe(i, g.device, &gpus, memory)?);
+        let memory = |total| memory.of(total, processes);
+        caps.push(describe(i, g.device, &gpus, &memory)?);
     }
     Ok(CudaMachine::new(caps, gpus, host, *hooks))
 }
 
-fn describe(i: usize, device: CUdevice, all: &[Gpu], memory: Memory) -> Result<Caps, CudaError> {
+fn describe(
+    i: usize,
+    device: CUdevice,
+    all: &[Gpu],
+    memory: &dyn Fn(usize) -> usize,
+) -> Result<Caps, CudaError> {
     let total = driver::total_memory(device).map_err(refused("cuDeviceTotalMem"))?;
     let links = all.iter().enumerate().map(|(j, peer)| match j == i {
         true => Link::None,
@@ -115,7 +121,7 @@ fn describe(i: usize, device: CUdevice, all: &[Gpu], memory: Memory) -> Result<C
     Ok(Caps {
         name: driver::name(device).map_err(refused("cuDeviceGetName"))?,
         kind: "cuda",
-        memory: memory.of(total),
+        memory: memory(total),
         links: links.collect(),
     })
 }

@@ -2,7 +2,8 @@
 //! tile `(k, i)` of the upper one.
 
 use super::blocked::{Blocked, regular};
-use super::sides::{MINUS_ONE, Part};
+use super::products::MINUS_ONE;
+use super::sides::Part;
 use super::tiling::Tiling;
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{Diag, Form, Intent, Op, Routine, Side, Uplo, Value};

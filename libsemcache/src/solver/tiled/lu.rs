@@ -2,15 +2,14 @@
 //! and what is below its diagonal go to the others, which exchange rows of their block columns before they update them.
 
 use super::blocked::{Blocked, regular};
-use super::sides::{MINUS_ONE, Part};
+use super::sides::Part;
 use super::tiling::Tiling;
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{Diag, Form, Intent, Op, Rect, Routine, Side, Uplo, Value};
+use crate::base::{Diag, Intent, Op, Rect, Uplo};
 use crate::cache::task::Use;
-use crate::device::api::{Kernel, Operand};
 use crate::hints::view::View;
 use crate::solver::compute::{finite, info, pivots_of, sums_of};
-use crate::solver::queue::{HEAD, Made, Queueing, ROOM, Refused};
+use crate::solver::queue::{HEAD, Made, Queueing, Refused};
 use crate::sparse::arrays::Own;
 
 /// A factorization that is being queued.
@@ -213,27 +212,13 @@ impl Blocked for Lu<'_, '_> {
     fn update(&mut self, column: usize, by: usize) -> Result<(), Refused> {
         self.queueing.device = self.tiling.owner(0, column);
         self.exchange(column, by)?;
-        let dtype = self.queueing.system.dtype;
         let (first, rows) = (self.tiling.at(by), self.tiling.rows_from(by));
         let (inner, cols) = (self.pivots(by), self.tiling.width(column));
         let triangle = self.rows(by, (first, inner), inner, Intent::Read)?;
         let top = self.rows(column, (first, inner), cols, Intent::Update)?;
-        let solve = Kernel {
-            form: Form {
-                side: Side::Left,
-                uplo: Uplo::Lower,
-                diag: Diag::Unit,
-            },
-            m: inner,
-            n: cols,
-            k: inner,
-            ..Kernel::of(Routine::Trsm, dtype, [Operand::default(); 3])
-        };
-        let Queueing { cache, device, .. } = &*self.queueing;
-        cache.queue(*device, &[triangle, top.clone()], ROOM, &|at| Kernel {
-            at: [at[0], at[1], Operand::default()],
-            ..solve
-        })?;
+        let lower = (Uplo::Lower, Op::None, Diag::Unit);
+        self.queueing
+            .solve(triangle, lower, top.clone(), (inner, cols))?;
         if rows == inner {
             return Ok(());
         }
@@ -244,18 +229,8 @@ impl Blocked for Lu<'_, '_> {
             access: Intent::Read,
             ..top
         };
-        let product = Kernel {
-            m: rows - inner,
-            n: cols,
-            k: inner,
-            alpha: MINUS_ONE,
-            beta: Value::ONE,
-            ..Kernel::of(Routine::Gemm, dtype, [Operand::default(); 3])
-        };
-        cache.queue(*device, &[left, top, changed], ROOM, &|at| Kernel {
-            at: [at[0], at[1], at[2]],
-            ..product
-        })?;
-        Ok(())
+        let sizes = [rows - inner, cols, inner];
+        self.queueing
+            .subtract((left, Op::None), top, changed, sizes)
     }
 }

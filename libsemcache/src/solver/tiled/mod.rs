@@ -9,6 +9,7 @@ mod blocked;
 mod cholesky;
 mod lu;
 mod order;
+mod products;
 pub mod run;
 mod sides;
 pub mod tiling;

@@ -3,20 +3,17 @@
 
 use super::tiling::Tiling;
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{DeviceId, Diag, Form, Intent, Op, Rect, Routine, Side, Uplo, Value};
+use crate::base::{DeviceId, Diag, Intent, Op, Rect, Uplo};
 use crate::cache::task::Use;
-use crate::device::api::{Kernel, Operand};
 use crate::hints::view::View;
 use crate::solver::compute::{finite, sums_of};
-use crate::solver::queue::{HEAD, Made, Queueing, ROOM, Refused};
+use crate::solver::queue::{HEAD, Made, Queueing, Refused};
 use crate::sparse::arrays::Own;
-
-pub(super) const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 
 /// Columns of the right sides on one device.
 #[derive(Clone)]
 pub(super) struct Part {
-    pub(super) device: DeviceId,
+    device: DeviceId,
     view: View,
     copy: Use,
     to: Use,
@@ -91,65 +88,24 @@ impl Part {
         &self,
         queueing: &mut Queueing<'_>,
         triangle: Use,
-        (uplo, op, diag): (Uplo, Op, Diag),
+        form: (Uplo, Op, Diag),
         rows: Rows,
     ) -> Result<(), Refused> {
-        let kernel = Kernel {
-            form: Form {
-                side: Side::Left,
-                uplo,
-                diag,
-            },
-            op_a: op,
-            m: rows.1,
-            n: self.view.cols,
-            k: rows.1,
-            ..Kernel::of(
-                Routine::Trsm,
-                queueing.system.dtype,
-                [Operand::default(); 3],
-            )
-        };
-        let uses = [triangle, self.rows(rows, Intent::Update)];
-        let solve = |at: &[Operand]| Kernel {
-            at: [at[0], at[1], Operand::default()],
-            ..kernel
-        };
-        (queueing.cache).queue(self.device, &uses, ROOM, &solve)?;
-        Ok(())
+        queueing.device = self.device;
+        let changed = self.rows(rows, Intent::Update);
+        queueing.solve(triangle, form, changed, (rows.1, self.view.cols))
     }
 
     /// Subtracts the product of a part of the factor and some rows from other rows.
     pub(super) fn subtract(
         &self,
         queueing: &mut Queueing<'_>,
-        (factor, op): (Use, Op),
+        factor: (Use, Op),
         [to, by]: [Rows; 2],
     ) -> Result<(), Refused> {
-        let kernel = Kernel {
-            op_a: op,
-            m: to.1,
-            n: self.view.cols,
-            k: by.1,
-            alpha: MINUS_ONE,
-            beta: Value::ONE,
-            ..Kernel::of(
-                Routine::Gemm,
-                queueing.system.dtype,
-                [Operand::default(); 3],
-            )
-        };
-        let uses = [
-            factor,
-            self.rows(by, Intent::Read),
-            self.rows(to, Intent::Update),
-        ];
-        let product = |at: &[Operand]| Kernel {
-            at: [at[0], at[1], at[2]],
-            ..kernel
-        };
-        (queueing.cache).queue(self.device, &uses, ROOM, &product)?;
-        Ok(())
+        queueing.device = self.device;
+        let (right, changed) = (self.rows(by, Intent::Read), self.rows(to, Intent::Update));
+        queueing.subtract(factor, right, changed, [to.1, self.view.cols, by.1])
     }
 
     /// Queues the sums of the solution.

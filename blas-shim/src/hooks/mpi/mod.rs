@@ -1,0 +1,488 @@
+//! The functions of MPI that are given memory, or that end its use: a hook for each, from `mpi.txt`.
+//!
+//! MPI reads and writes memory in ways that page protection does not notice: other processes copy it, network adapters read and write
+//! it. So before a function that begins an operation, results in its buffers are written back, and of buffers that MPI writes what
+//! devices hold is dropped; the pages stay accessible until the operation is complete, as those of a system call's buffers do. Memory of
+//! windows, and buffers that are attached to MPI, stay accessible until they are freed.
+//!
+//! Fortran's functions, and those of C++, call the C functions of these names, with or without the prefix P. If the MPI library's ABI is
+//! not known, page protection ends for the process when MPI is initialised.
+
+#![expect(unsafe_code, reason = "exports functions of MPI")]
+
+mod buffers;
+mod datatype;
+mod library;
+mod operator;
+mod pending;
+mod row;
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use super::bypass::theirs;
+use super::real::with_errno_kept;
+use crate::core::{Buffer, Degraded, any_protected, go_write_through, may_be_protected};
+use buffers::Kept;
+use library::Library;
+use pending::Use;
+use row::{Ends, Kind, Operand, Row, Shape, Who};
+use semcache_fault::cancel;
+use semcache_fault::pages::page_size;
+
+/// `MPI_ERR_OTHER`, which is returned if MPI's function cannot be found.
+const OTHER: c_int = 15;
+
+macro_rules! hook {
+    ($name:ident, $profiled:ident, ($($word:ident),*), $row:expr) => {
+        const _: () = {
+            static ROW: Row = $row;
+            hook!(@ $name, ($($word),*));
+            hook!(@ $profiled, ($($word),*));
+        };
+    };
+    (@ $name:ident, ($($word:ident),*)) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($word: usize),*) -> c_int {
+            let Some(function) = theirs!($name($($word),*)) else {
+                return OTHER;
+            };
+            // SAFETY: the program's arguments, passed on.
+            run(&ROW, &[$($word),*], &|| unsafe { function($($word),*) })
+        }
+    };
+}
+
+include!(concat!(env!("OUT_DIR"), "/mpi.rs"));
+
+/// Makes a call of MPI.
+fn run(row: &Row, words: &[usize], call: &dyn Fn() -> c_int) -> c_int {
+    if row.kind == Kind::Init {
+        let status = call();
+        if status == 0 && !quietly(library::find) {
+            go_write_through(Degraded::Mpi);
+        }
+        return status;
+    }
+    let Some(library) = library::known() else {
+        if row.kind == Kind::Connect {
+            go_write_through(Degraded::Mpi);
+        }
+        return call();
+    };
+    if !may_be_protected() {
+        return call();
+    }
+    let calling = Calling {
+        library,
+        row,
+        words,
+    };
+    match row.kind {
+        Kind::Call => calling.until_return(call),
+        Kind::Request => calling.request(call),
+        Kind::Persistent => calling.persistent(call),
+        Kind::Window => calling.on_window(call),
+        Kind::Begin => calling.begin(call),
+        Kind::End => calling.ended(call, pending::take(Use::File(calling.word(row.file)))),
+        Kind::Start => calling.start(call),
+        Kind::Wait => calling.wait(call),
+        Kind::Release => calling.release(call),
+        Kind::Sync => calling.synchronise(call),
+        Kind::Memory => calling.memory(call),
+        Kind::Free => {
+            let window = library.stored(calling.word(row.window_at), 0);
+            let mut kept = calling.of_window(window);
+            let all = |at| Use::Window(window, at);
+            kept.extend(pending::take_range(all(0), all(usize::MAX)));
+            calling.ended(call, kept)
+        }
+        Kind::Finalize => finalize(library, call),
+        Kind::Init | Kind::Connect => call(),
+    }
+}
+
+/// Work of the hooks, which leaves `errno` as it is, and in which no thread is cancelled.
+fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    let cancellation = cancel::deferred();
+    let done = with_errno_kept(work);
+    cancellation.restore();
+    done
+}
+
+/// Which requests are complete.
+enum Found {
+    All,
+    None,
+    Listed(Vec<usize>),
+    /// The function failed.
+    Unsaid,
+}
+
+/// A call of a function of MPI.
+struct Calling<'a> {
+    library: &'static Library,
+    row: &'a Row,
+    words: &'a [usize],
+}
+
+impl Calling<'_> {
+    fn word(&self, at: Option<usize>) -> usize {
+        at.and_then(|at| self.words.get(at)).copied().unwrap_or(0)
+    }
+
+    fn handle(&self, at: Option<usize>) -> usize {
+        self.library.of_word(self.word(at))
+    }
+
+    /// The integer that an argument points to.
+    fn stored_int(&self, at: Option<usize>, n: usize) -> c_int {
+        // SAFETY: MPI has stored it there.
+        unsafe { (self.word(at) as *const c_int).add(n).read_unaligned() }
+    }
+
+    /// Makes the buffers accessible.
+    fn keep(&self) -> Vec<Kept> {
+        quietly(|| {
+            let mut kept = Vec::new();
+            for place in buffers::of(self.library, self.row, self.words) {
+                place.keep(self.library, &mut kept);
+            }
+            kept
+        })
+    }
+
+    /// Ends the use of buffers.
+    fn end(&self, kept: Vec<Kept>) {
+        if kept.is_empty() {
+            return;
+        }
+        quietly(|| {
+            if !self.library.is_local {
+                kept.iter().filter_map(Kept::written).for_each(mark_written);
+            }
+            drop(kept);
+        });
+    }
+
+    /// Calls a function that is the last one to use these buffers.
+    fn ended(&self, call: &dyn Fn() -> c_int, kept: Vec<Kept>) -> c_int {
+        let status = call();
+        self.end(kept);
+        status
+    }
+
+    fn until_return(&self, call: &dyn Fn() -> c_int) -> c_int {
+        if !any_protected() {
+            return call();
+        }
+        let kept = self.keep();
+        self.ended(call, kept)
+    }
+
+    fn request(&self, call: &dyn Fn() -> c_int) -> c_int {
+        self.free_completed();
+        let kept = self.keep();
+        let status = call();
+        if status == 0 {
+            let request = self.library.stored(self.word(self.row.request), 0);
+            quietly(|| pending::add(Use::Request(request), kept));
+        }
+        status
+    }
+
+    fn persistent(&self, call: &dyn Fn() -> c_int) -> c_int {
+        // The arguments may be in arrays that the program frees after the call.
+        let places = quietly(|| buffers::of(self.library, self.row, self.words));
+        let status = call();
+        if status == 0 {
+            let request = self.library.stored(self.word(self.row.request), 0);
+            quietly(|| pending::add_persistent(request, places));
+        }
+        status
+    }
+
+    fn on_window(&self, call: &dyn Fn() -> c_int) -> c_int {
+        let kept = self.keep();
+        let status = call();
+        let window = self.handle(self.row.window);
+        let target = self.word(self.row.rank) as c_int;
+        quietly(|| pending::add(Use::Target(window, target), kept));
+        status
+    }
+
+    fn begin(&self, call: &dyn Fn() -> c_int) -> c_int {
+        let kept = self.keep();
+        let status = call();
+        if status == 0 {
+            quietly(|| pending::add(Use::File(self.word(self.row.file)), kept));
+        }
+        status
+    }
+
+    /// The requests of the arguments.
+    fn requests(&self) -> Vec<usize> {
+        let Row {
+            request,
+            handle,
+            number,
+            ..
+        } = self.row;
+        match (request, number) {
+            (None, _) => vec![self.handle(*handle)],
+            (Some(_), None) => vec![self.library.stored(self.word(*request), 0)],
+            (Some(_), Some(_)) => {
+                let count = usize::try_from(self.word(*number) as c_int).unwrap_or(0);
+                let stored = |i| self.library.stored(self.word(*request), i);
+                (0..count).map(stored).collect()
+            }
+        }
+    }
+
+    fn start(&self, call: &dyn Fn() -> c_int) -> c_int {
+        for request in self.requests() {
+            quietly(|| {
+                let mut kept = Vec::new();
+                for place in pending::persistent(request).unwrap_or_default() {
+                    place.keep(self.library, &mut kept);
+                }
+                // What an earlier round has left, if its end was not seen.
+                drop(pending::take(Use::Request(request)));
+                pending::add(Use::Request(request), kept);
+            });
+        }
+        call()
+    }
+
+    /// The buffers are taken before the call, since MPI may give the request to another thread's operation once it is complete.
+    fn wait(&self, call: &dyn Fn() -> c_int) -> c_int {
+        self.free_completed();
+        if pending::is_empty() {
+            return call();
+        }
+        let requests = self.requests();
+        let taken = quietly(|| {
+            let take = |request: &usize| pending::take(Use::Request(*request));
+            requests.iter().map(take).collect::<Vec<_>>()
+        });
+        let status = call();
+        let found = self.found(status);
+        for (i, (request, kept)) in requests.into_iter().zip(taken).enumerate() {
+            let complete = match &found {
+                Found::All => true,
+                Found::None => false,
+                Found::Listed(listed) => listed.contains(&i),
+                // MPI has freed those that are complete.
+                Found::Unsaid => self.row.request.is_some_and(|at| {
+                    let at = self.words.get(at).copied().unwrap_or(0);
+                    self.library.stored(at, i) != request
+                }),
+            };
+            match complete {
+                true => self.end(kept),
+                false => quietly(|| pending::add(Use::Request(request), kept)),
+            }
+        }
+        status
+    }
+
+    /// Which of its requests a function has found to be complete.
+    fn found(&self, status: c_int) -> Found {
+        let Row {
+            flag,
+            index,
+            indices,
+            ..
+        } = *self.row;
+        if status != 0 {
+            return Found::Unsaid;
+        }
+        let index_of = |n: c_int| usize::try_from(n).ok();
+        if let (Some(_), Some(_)) = (index, indices) {
+            let count = index_of(self.stored_int(index, 0)).unwrap_or(0);
+            let listed = (0..count).filter_map(|n| index_of(self.stored_int(indices, n)));
+            return Found::Listed(listed.collect());
+        }
+        if flag.is_some() && self.stored_int(flag, 0) == 0 {
+            return Found::None;
+        }
+        match index {
+            Some(_) => Found::Listed(index_of(self.stored_int(index, 0)).into_iter().collect()),
+            None => Found::All,
+        }
+    }
+
+    /// A request that is freed while its operation is under way is freed later, so that the end of the operation is seen.
+    fn release(&self, call: &dyn Fn() -> c_int) -> c_int {
+        let at = self.word(self.row.request);
+        let request = self.library.stored(at, 0);
+        let persistent = quietly(|| pending::forget_persistent(request));
+        let kept = quietly(|| pending::take(Use::Request(request)));
+        if kept.is_empty() {
+            return call();
+        }
+        match self.library.is_complete(request, !persistent) {
+            // A persistent request is still to be freed.
+            Some(true) if persistent => self.ended(call, kept),
+            Some(true) => {
+                self.library.store_no_request(at);
+                self.end(kept);
+                0
+            }
+            Some(false) => {
+                quietly(|| {
+                    pending::add(Use::Request(request), kept);
+                    pending::add_freed(request);
+                });
+                self.library.store_no_request(at);
+                0
+            }
+            None => self.ended(call, kept),
+        }
+    }
+
+    /// Frees requests that the program has freed, as far as their operations are complete.
+    fn free_completed(&self) {
+        for request in pending::take_freed() {
+            if self.library.is_complete(request, true) == Some(false) {
+                quietly(|| pending::add_freed(request));
+            } else {
+                let kept = quietly(|| pending::take(Use::Request(request)));
+                self.end(kept);
+            }
+        }
+    }
+
+    /// The buffers of operations on a window.
+    fn of_window(&self, window: usize) -> Vec<Kept> {
+        let of = |target| Use::Target(window, target);
+        quietly(|| pending::take_range(of(c_int::MIN), of(c_int::MAX)))
+    }
+
+    fn synchronise(&self, call: &dyn Fn() -> c_int) -> c_int {
+        let window = self.handle(self.row.window);
+        let kept = match self.row.rank {
+            Some(_) => {
+                let target = self.word(self.row.rank) as c_int;
+                quietly(|| pending::take(Use::Target(window, target)))
+            }
+            None => self.of_window(window),
+        };
+        self.ended(call, kept)
+    }
+
+    fn memory(&self, call: &dyn Fn() -> c_int) -> c_int {
+        let Row {
+            buffers,
+            window,
+            window_at,
+            base,
+            size,
+            given_up,
+            ..
+        } = *self.row;
+        if let (Some(_), Some(_)) = (window, given_up) {
+            let by = Use::Window(self.handle(window), self.word(given_up));
+            return self.ended(call, quietly(|| pending::take(by)));
+        }
+        let status = call();
+        if status != 0 {
+            return status;
+        }
+        let stored = |at: Option<usize>| {
+            // SAFETY: MPI has stored an address, or a length, there.
+            unsafe { (self.word(at) as *const usize).read_unaligned() }
+        };
+        let window = match window {
+            Some(_) => Some(self.handle(window)),
+            None => window_at.map(|_| self.library.stored(self.word(window_at), 0)),
+        };
+        let (addr, len) = match (buffers.first(), base) {
+            (Some(buffer), _) => (
+                self.words.get(buffer.at).copied().unwrap_or(0),
+                self.word(size),
+            ),
+            // The memory of another process in the window, of a length that MPI tells.
+            (None, Some(at)) if window.is_some() && size.is_none() => {
+                (stored(base), stored(at.checked_sub(2)))
+            }
+            (None, Some(_)) if window.is_some() => (stored(base), self.word(size)),
+            (None, Some(_)) if size.is_none() => {
+                // A buffer that was attached.
+                self.end(quietly(|| pending::take(Use::Attached(stored(base)))));
+                return status;
+            }
+            _ => return status,
+        };
+        // Without memory, and special values.
+        if len == 0 || addr < page_size() {
+            return status;
+        }
+        let len = match self
+            .row
+            .size
+            .filter(|_| buffers.first().is_some_and(|b| !b.wide))
+        {
+            Some(_) => len as c_int as usize,
+            None => len,
+        };
+        let by = match window {
+            Some(window) => Use::Window(window, addr),
+            None => Use::Attached(addr),
+        };
+        quietly(|| {
+            drop(pending::take(by));
+            pending::add(by, vec![Kept::bytes(addr, len)]);
+        });
+        status
+    }
+}
+
+impl Library {
+    /// Whether the operation of a request is complete; none if MPI does not say. If it is, MPI has freed the request, unless it is
+    /// persistent; `last`: so is a persistent one.
+    fn is_complete(&self, request: usize, last: bool) -> Option<bool> {
+        let (mut request, mut flag) = (request, 0);
+        // SAFETY: a request that is not freed; MPICH stores 32 bits.
+        let status = unsafe {
+            (self.functions.test)(&raw mut request, &raw mut flag, self.constants().no_status)
+        };
+        if status != 0 {
+            return None;
+        }
+        if flag != 0 && last && !self.is_no_request(request) {
+            // SAFETY: an inactive persistent request.
+            unsafe { (self.functions.free_request)(&raw mut request) };
+        }
+        Some(flag != 0)
+    }
+}
+
+/// Ends MPI. What the program has not freed is no longer in use then.
+fn finalize(library: &'static Library, call: &dyn Fn() -> c_int) -> c_int {
+    for mut request in pending::take_freed() {
+        // SAFETY: a request that the program has freed, and the library has not.
+        unsafe { (library.functions.free_request)(&raw mut request) };
+    }
+    let status = call();
+    if status == 0 {
+        drop(quietly(|| {
+            pending::take_range(Use::Request(0), Use::Attached(usize::MAX))
+        }));
+    }
+    status
+}
+
+/// Makes a network adapter's writes to a buffer known: each page is written with what it holds. Where devices hold parts of pages whose
+/// writes the kernel records, it records none by an adapter that has registered the memory before.
+fn mark_written(Buffer { addr, len, .. }: Buffer) {
+    let page = page_size();
+    let end = addr.saturating_add(len);
+    let mut at = addr;
+    while at < end {
+        // SAFETY: the program's buffer, which MPI has just written; other threads may write it at the same time.
+        let byte = unsafe { AtomicU8::from_ptr(at as *mut u8) };
+        byte.fetch_or(0, Ordering::Relaxed);
+        at = (at & !(page - 1)) + page;
+    }
+}

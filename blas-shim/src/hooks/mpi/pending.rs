@@ -1,0 +1,116 @@
+//! The buffers of operations that are under way, and memory that MPI knows for long.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::buffers::{Kept, Place};
+
+/// What a buffer is in use for. Several operations can have the same request, if they are complete.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Use {
+    /// Until this request is complete.
+    Request(usize),
+    /// Until this window is synchronised with a process.
+    Target(usize, c_int),
+    /// Until this window is freed, or the memory at this address is detached from it.
+    Window(usize, usize),
+    /// Until the file operation of two steps ends.
+    File(usize),
+    /// Until the memory at this address is detached.
+    Attached(usize),
+}
+
+type All = BTreeMap<Use, Vec<Kept>>;
+
+/// No signal is blocked while these are locked: a handler of the program may not call MPI, and nothing else locks them. No memory of
+/// the program is touched meanwhile.
+static ALL: Mutex<All> = Mutex::new(All::new());
+/// Its number of entries.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The buffers of persistent requests that are not freed.
+static PERSISTENT: Mutex<BTreeMap<usize, Vec<Place>>> = Mutex::new(BTreeMap::new());
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes that buffers are in use.
+pub(super) fn add(by: Use, kept: Vec<Kept>) {
+    if kept.is_empty() {
+        return;
+    }
+    let mut all = locked(&ALL);
+    all.entry(by).or_default().extend(kept);
+    COUNT.store(all.len(), Ordering::Relaxed);
+}
+
+/// Whether no buffers are in use.
+pub(super) fn is_empty() -> bool {
+    COUNT.load(Ordering::Relaxed) == 0
+}
+
+/// Takes what is in use so; the caller drops it once MPI no longer uses it.
+pub(super) fn take(by: Use) -> Vec<Kept> {
+    if is_empty() {
+        return Vec::new();
+    }
+    let mut all = locked(&ALL);
+    let taken = all.remove(&by).unwrap_or_default();
+    COUNT.store(all.len(), Ordering::Relaxed);
+    taken
+}
+
+/// Takes all uses in a range.
+pub(super) fn take_range(from: Use, to: Use) -> Vec<Kept> {
+    if is_empty() {
+        return Vec::new();
+    }
+    let mut all = locked(&ALL);
+    let found: Vec<_> = all.range(from..=to).map(|(by, _)| *by).collect();
+    let taken = found
+        .iter()
+        .filter_map(|by| all.remove(by))
+        .flatten()
+        .collect();
+    COUNT.store(all.len(), Ordering::Relaxed);
+    taken
+}
+
+/// Notes the buffers of a persistent request, of which none is in use yet.
+pub(super) fn add_persistent(request: usize, places: Vec<Place>) {
+    locked(&PERSISTENT).insert(request, places);
+}
+
+/// The buffers of a persistent request.
+pub(super) fn persistent(request: usize) -> Option<Vec<Place>> {
+    locked(&PERSISTENT).get(&request).cloned()
+}
+
+/// Forgets a persistent request. Whether it was one.
+pub(super) fn forget_persistent(request: usize) -> bool {
+    locked(&PERSISTENT).remove(&request).is_some()
+}
+
+/// Requests that the program has freed, of which the operations were not complete. MPI does not tell when they are once a request is
+/// freed, so they are freed later.
+static FREED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+static FREED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes that a request is to be freed once its operation is complete.
+pub(super) fn add_freed(request: usize) {
+    let mut freed = locked(&FREED);
+    freed.push(request);
+    FREED_COUNT.store(freed.len(), Ordering::Relaxed);
+}
+
+/// Takes the requests that are to be freed.
+pub(super) fn take_freed() -> Vec<usize> {
+    if FREED_COUNT.load(Ordering::Relaxed) == 0 {
+        return Vec::new();
+    }
+    FREED_COUNT.store(0, Ordering::Relaxed);
+    core::mem::take(&mut *locked(&FREED))
+}
