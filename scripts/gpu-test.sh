@@ -17,6 +17,7 @@
 #   edge  legacy  tools      odd clients, the examples, programs that have nothing to do with matrices
 #   library                  programs that use semcache.h
 #   solvers                  LAPACK's LU and Cholesky by cuSOLVER, in four precisions
+#   mpi                      MPI programs, with the Open MPI that comes along
 #   beside                   another user of CUDA in the process, on the same GPUs
 #   refusals                 no driver, no library, no memory on the device, no locked memory
 #   sanitizer                compute-sanitizer's memcheck on stress programs
@@ -26,7 +27,7 @@
 set -euo pipefail
 
 PARTS=(devices coherence threads sweep netlib:--quick netlib:--quick:--ilp64 netlib_suffixed:--quick netlib_alloc:--quick numpy:--quick stress:60
-    edge:--quick legacy:--quick library solvers:--quick tools beside fuzz:240s refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
+    edge:--quick legacy:--quick library solvers:--quick mpi:--quick tools beside fuzz:240s refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -41,10 +42,12 @@ build_into() {
     dir=$(cd "$1" && pwd)
     # shellcheck source=scripts/setting.sh
     . "$here/setting.sh"
-    "$ROOT/scripts/setup.sh" clients
+    # shellcheck source=scripts/pack_mpi.sh
+    . "$here/pack_mpi.sh"
+    "$ROOT/scripts/setup.sh" mpi
     build
     rm -rf "${dir:?}"/{bin,lib,clients,reference,reference64,lapack,scripts,examples,tests,gpu-test.sh}
-    mkdir -p "$dir"/{bin,lib,clients,reference,reference64,lapack,scripts,examples/legacy,tests/edge}
+    mkdir -p "$dir"/{bin,lib,clients,mpi,reference,reference64,lapack,scripts,examples/legacy,tests/edge}
 
     say "test programs of the library"
     (cd "$ROOT" && cargo test -p semcache --locked -q --no-run --message-format=json --test={devices,coherence,threads,sweep}) |
@@ -58,10 +61,11 @@ for line in sys.stdin:
     compile semcache-fuzz
     cp "$BUILT/semcache-fuzz" "$dir/bin/"
     say "clients"
-    for suite in edge beside legacy library solvers stress netlib_alloc netlib_suffixed; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
-    cp -r "$TARGET"/suites/{edge,beside,library,solvers,stress,netlib_alloc.testers} "$TARGET/legacy" "$dir/clients/"
+    for suite in edge beside legacy library solvers mpi stress netlib_alloc netlib_suffixed; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
+    cp -r "$TARGET"/suites/{edge,beside,library,solvers,stress,mpi,netlib_alloc.testers} "$TARGET/legacy" "$dir/clients/"
     cp -r "$TARGET/netlib_suffixed" "$dir/clients/"
     rm -r "$dir/clients/netlib_suffixed"/*/objects
+    packed_mpi "$dir/mpi"
     # The stand-in must not be found there.
     rm -r "$dir/clients/beside/gpu"
     find "$dir/clients" \( -name '*.[ofc]' -o -name '*.plain' \) -delete

@@ -21,9 +21,9 @@ global_asm!(
     ".globl semcache_blas_thread",
     ".hidden semcache_blas_thread",
     ".type semcache_blas_thread, @object",
-    ".size semcache_blas_thread, 56",
+    ".size semcache_blas_thread, 64",
     "semcache_blas_thread:",
-    ".zero 56",
+    ".zero 64",
     ".popsection",
 );
 
@@ -44,9 +44,11 @@ pub(crate) struct State {
     solver_site: Cell<usize>,
     /// How many operators of the program this thread runs for reductions of MPI, one within the other.
     pub(crate) operators: Cell<usize>,
+    /// Where on the stack the last hook of MPI's that has not returned began; 0 if there is none.
+    pub(crate) mpi_sp: Cell<usize>,
 }
 
-const _: () = assert!(size_of::<State>() <= 56 && align_of::<State>() <= 8);
+const _: () = assert!(size_of::<State>() <= 64 && align_of::<State>() <= 8);
 
 /// The largest distance on the stack from a running forwarded call down to a call that the host BLAS makes itself. BLAS
 /// wrappers call their kernels a few hundred bytes further down; the limit keeps the check from reading a stack that is
@@ -57,7 +59,7 @@ const REACH: usize = 64 << 10;
 #[inline(always)]
 pub(crate) fn state() -> &'static State {
     let address: *const State;
-    // SAFETY: reads the thread pointer and a constant offset; the block is zeroed, aligned and 56 bytes, a
+    // SAFETY: reads the thread pointer and a constant offset; the block is zeroed, aligned and 64 bytes, a
     // valid `State`, and lives as long as the thread that can use the reference (`State` is not `Sync`).
     unsafe {
         asm!(
@@ -82,6 +84,11 @@ impl State {
     /// The question makes sense only for callers that are BLAS libraries.
     pub(crate) fn inside_forwarded(&self, sp: usize) -> bool {
         runs(self.forwarded_sp.get(), self.forwarded_site.get(), sp)
+    }
+
+    /// Whether MPI runs on this thread, and the function whose frame `here` lies in was called by it.
+    pub(crate) fn inside_mpi(&self, here: usize) -> bool {
+        here < self.mpi_sp.get()
     }
 
     /// Stores those of a driver of LAPACK that the settings leave to the host.

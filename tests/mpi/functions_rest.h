@@ -183,22 +183,25 @@ static void rma(void)
 
 static MPI_File file;
 
-static void rewound(void)
-{
-    MPI_File_seek(file, 0, MPI_SEEK_SET);
-}
-
-static void rewound_all(void)
-{
-    MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
-}
-
-/* What all have written is in the file: Open MPI reads for other processes what they may have yet to write. */
+/* What all have written is in the file: Open MPI 4 returns from collective functions before other processes have written what
+ * they write for this one. */
 static void settled(void)
 {
     MPI_File_sync(file);
     meet(world);
     MPI_File_sync(file);
+}
+
+static void rewound(void)
+{
+    settled();
+    MPI_File_seek(file, 0, MPI_SEEK_SET);
+}
+
+static void rewound_all(void)
+{
+    settled();
+    MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
 }
 
 #define AT 11
@@ -236,35 +239,28 @@ static void filed(const char *name, int n, MPI_Datatype t)
     scene = name;
     before = rewound;
     IO(write, iwrite, from, n, t);
-    settled();
     IO(read, iread, to, n, t);
     IO(write_all, iwrite_all, from, n, t);
-    settled();
     IO(read_all, iread_all, to, n, t);
     STEPS(write_all, from, from, n, t);
-    settled();
     STEPS(read_all, to, to, n, t);
-    before = NULL;
+    before = settled;
     IO(write_at, iwrite_at, AT, from, n, t);
-    settled();
     IO(read_at, iread_at, AT, to, n, t);
     IO(write_at_all, iwrite_at_all, AT, from, n, t);
-    settled();
     IO(read_at_all, iread_at_all, AT, to, n, t);
     STEPS(write_at_all, from, AT, from, n, t);
-    settled();
     STEPS(read_at_all, to, AT, to, n, t);
+    before = NULL;
 }
 
 static void shared_pointers(int n, MPI_Datatype t)
 {
     double *from = s + EDGE, *to = r + EDGE;
     scene = "shared";
-    meet(world);
     rewound_all();
     IN_TURN(IO(write_shared, iwrite_shared, from, n, t))
     rewound_all();
-    settled();
     IN_TURN(IO(read_shared, iread_shared, to, n, t))
     before = rewound_all;
 #define ORDERED(F, BUFFER)                                                   \
@@ -272,7 +268,6 @@ static void shared_pointers(int n, MPI_Datatype t)
     MPI4(BLOCKING(File_##F##_c, file, BUFFER, n, t, MPI_STATUS_IGNORE);)     \
     STEPS(F, BUFFER, BUFFER, n, t);
     ORDERED(write_ordered, from)
-    settled();
     ORDERED(read_ordered, to)
     before = NULL;
 }

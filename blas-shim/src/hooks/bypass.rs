@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use super::real::set_errno;
 use crate::core::{Degraded, go_write_through};
 use crate::resolve::objects;
+use crate::thread;
 use semcache::process::signals_blocked::SignalsBlocked;
 
 /// The function of a privately loaded library; called if none follows this library in the search order.
@@ -65,7 +66,11 @@ macro_rules! announce {
             let Some(function) = theirs!($name($($word),*)) else {
                 return $missing;
             };
-            go_write_through($why);
+            // MPI does so with buffers that are accessible already, and with memory of its own.
+            let here = 0_u8;
+            if !thread::state().inside_mpi(&raw const here as usize) {
+                go_write_through($why);
+            }
             // SAFETY: the program's arguments, passed on.
             unsafe { function($($word),*) }
         }

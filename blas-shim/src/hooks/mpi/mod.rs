@@ -23,6 +23,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use super::bypass::theirs;
 use super::real::with_errno_kept;
 use crate::core::{Buffer, Degraded, any_protected, go_write_through, may_be_protected};
+use crate::thread;
 use buffers::Kept;
 use library::Library;
 use pending::Use;
@@ -78,28 +79,12 @@ fn run(row: &Row, words: &[usize], call: &dyn Fn() -> c_int) -> c_int {
         row,
         words,
     };
-    match row.kind {
-        Kind::Call => calling.until_return(call),
-        Kind::Request => calling.request(call),
-        Kind::Persistent => calling.persistent(call),
-        Kind::Window => calling.on_window(call),
-        Kind::Begin => calling.begin(call),
-        Kind::End => calling.ended(call, pending::take(Use::File(calling.word(row.file)))),
-        Kind::Start => calling.start(call),
-        Kind::Wait => calling.wait(call),
-        Kind::Release => calling.release(call),
-        Kind::Sync => calling.synchronise(call),
-        Kind::Memory => calling.memory(call),
-        Kind::Free => {
-            let window = library.stored(calling.word(row.window_at), 0);
-            let mut kept = calling.of_window(window);
-            let all = |at| Use::Window(window, at);
-            kept.extend(pending::take_range(all(0), all(usize::MAX)));
-            calling.ended(call, kept)
-        }
-        Kind::Finalize => finalize(library, call),
-        Kind::Init | Kind::Connect => call(),
-    }
+    let here = 0_u8;
+    let inside = &thread::state().mpi_sp;
+    let outer = inside.replace(&raw const here as usize);
+    let status = calling.run(call);
+    inside.set(outer);
+    status
 }
 
 /// Work of the hooks, which leaves `errno` as it is, and in which no thread is cancelled.
@@ -127,6 +112,32 @@ struct Calling<'a> {
 }
 
 impl Calling<'_> {
+    /// Makes the call, with what its kind says before and after.
+    fn run(&self, call: &dyn Fn() -> c_int) -> c_int {
+        match self.row.kind {
+            Kind::Call => self.until_return(call),
+            Kind::Request => self.request(call),
+            Kind::Persistent => self.persistent(call),
+            Kind::Window => self.on_window(call),
+            Kind::Begin => self.begin(call),
+            Kind::End => self.ended(call, pending::take(Use::File(self.word(self.row.file)))),
+            Kind::Start => self.start(call),
+            Kind::Wait => self.wait(call),
+            Kind::Release => self.release(call),
+            Kind::Sync => self.synchronise(call),
+            Kind::Memory => self.memory(call),
+            Kind::Free => {
+                let window = self.library.stored(self.word(self.row.window_at), 0);
+                let mut kept = self.of_window(window);
+                let all = |at| Use::Window(window, at);
+                kept.extend(pending::take_range(all(0), all(usize::MAX)));
+                self.ended(call, kept)
+            }
+            Kind::Finalize => finalize(self.library, call),
+            Kind::Init | Kind::Connect => call(),
+        }
+    }
+
     fn word(&self, at: Option<usize>) -> usize {
         at.and_then(|at| self.words.get(at)).copied().unwrap_or(0)
     }
