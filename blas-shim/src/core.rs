@@ -2,7 +2,7 @@
 
 pub(crate) use semcache::base::counters::Degraded;
 pub(crate) use semcache::runtime::io::{
-    Buffer, IoGuard, IoGuards, keep, may_be_protected, open_all, open_everything,
+    Buffer, IoGuard, IoGuards, keep, may_be_protected, open_all, open_everything, wrote,
 };
 pub(crate) use semcache::runtime::start::spares_cores;
 pub(crate) use semcache::runtime::{

@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use semcache::base::config;
 use semcache::runtime::counted::Run;
+use semcache::runtime::ranks;
 use semcache::runtime::report::{Report, file};
 
 use crate::progress::Progress;
@@ -126,6 +127,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     };
     if let Some(devices) = &options.devices {
         child.env(config::DEVICES, devices);
+    }
+    if ranks::has_launcher(&|name| std::env::var(name).ok()) {
+        let unset = |name: &&(&str, &str)| std::env::var_os(name.0).is_none();
+        child.envs(
+            ranks::WITHOUT_KEPT_REGISTRATIONS
+                .iter()
+                .filter(unset)
+                .copied(),
+        );
     }
     if let Some(trace) = &options.trace {
         child.env(config::TRACE, absolute(trace)?);

@@ -383,7 +383,9 @@ static void attached(void)
     set("nobody", s + EDGE, MPI_DOUBLE, r + EDGE, MPI_DOUBLE, NN);
     points();
     next = kept[0], last = kept[1];
-    MPI_Buffer_detach(&from, &size);
+    MPI4(MPI_Count bytes; MPI_Buffer_detach_c(&from, &bytes); if (0)) MPI_Buffer_detach(&from, &size);
+    product(2, a, b, room);
+    product(1, room, b, e);
     free(room);
 }
 
@@ -607,6 +609,12 @@ static void blas_sum(void *in, void *inout, int *n, MPI_Datatype *t)
     daxpy_(n, &factor, in, &one, inout, &one);
 }
 
+MPI4(static void large_sum(void *in, void *inout, MPI_Count *n, MPI_Datatype *t)
+{
+    int few = (int)*n;
+    blas_sum(in, inout, &few, t);
+})
+
 /* The product of square matrices modulo 11, which does not commute. */
 static void blas_product(void *in, void *inout, int *n, MPI_Datatype *t)
 {
@@ -817,7 +825,12 @@ static void collectives(void)
     BLOCKING(Reduce_local, s + EDGE, r + EDGE, NN, MPI_DOUBLE, MPI_SUM);
     BLOCKING(Reduce_local, s + EDGE, r + EDGE, NN, MPI_DOUBLE, axpy_op);
     BLOCKING(Reduce_local, s + EDGE, r + EDGE, 12, square, product_op);
-    MPI4(BLOCKING(Reduce_local_c, s + EDGE, r + EDGE, 500, gap, gap_op);)
+    MPI4(BLOCKING(Reduce_local_c, s + EDGE, r + EDGE, 500, gap, gap_op);
+         MPI_Op_free(&axpy_op);
+         MPI_Op_create_c(large_sum, 1, &axpy_op);
+         BLOCKING(Reduce_local_c, s + EDGE, r + EDGE, NN, MPI_DOUBLE, axpy_op);
+         BLOCKING(Allreduce, s + EDGE, r + EDGE, NN, MPI_DOUBLE, axpy_op, world);
+         REQUEST(Iallreduce, MPI_IN_PLACE, r + EDGE, NN, MPI_DOUBLE, axpy_op, world);)
     MPI_Op_free(&gap_op);
     MPI_Op_free(&axpy_op);
     MPI_Op_free(&product_op);
@@ -837,6 +850,11 @@ static void neighbourly(MPI_Comm comm, int froms, const int *from, int tos, cons
         EVERY(Neighbor_allgatherv, neighbor_allgatherv);
         EVERY(Neighbor_alltoall, neighbor_alltoall);
         EVERY(Neighbor_alltoallv, neighbor_alltoallv);
+#ifndef OPEN_MPI
+        /* MPICH 4.0 forgets counts of those who receive from more than they send to, except large ones: only these are used. */
+        if (!strcmp(names[0], "graph"))
+            brief = turn = 1;
+#endif
         EVERY(Neighbor_alltoallw, neighbor_alltoallw);
     }
 }
@@ -856,6 +874,7 @@ static void neighbours(void)
     MPI_Dist_graph_neighbors_count(comm, &froms, &tos, &weights);
     neighbourly(comm, froms, from, tos, to, (const char *[]){"graph", "graph gaps", "graph absolute"});
     MPI_Comm_free(&comm);
+    brief = 0;
 }
 
 static void persistents(void)

@@ -123,11 +123,11 @@ static void rma(void)
     if (ranks == 1)
         return; /* Open MPI has no window of one process here. */
 #endif
-    for (int flavour = 0; flavour < MPI4(2 +) 5; flavour++) {
+    for (int flavour = 0; flavour < MPI4(3 +) 5; flavour++) {
         const MPI_Aint size = ALL * 8;
         double *own = doubles(ALL);
         place = EDGE;
-        shared_window = flavour == 2;
+        shared_window = flavour == 2 || flavour == 7;
         exposed = own;
         product(1, a, b, own);
         switch (flavour) {
@@ -143,14 +143,15 @@ static void rma(void)
             place = there[next];
             break;
         MPI4(case 5: MPI_Win_create_c(own, size, 8, MPI_INFO_NULL, world, &win); break;
-             case 6: MPI_Win_allocate_c(size, 8, MPI_INFO_NULL, world, &exposed, &win); break;)
+             case 6: MPI_Win_allocate_c(size, 8, MPI_INFO_NULL, world, &exposed, &win); break;
+             case 7: MPI_Win_allocate_shared_c(size, 8, MPI_INFO_NULL, world, &exposed, &win); break;)
         }
         brief = flavour > 0;
         if (flavour < 4)
             one_sided(NN, MPI_DOUBLE);
         brief = 1;
         one_sided(flavour == 1 ? 1 : 300, flavour == 1 ? MPI_DOUBLE : gap);
-        if (flavour == 2) {
+        if (shared_window) {
             /* A BLAS call reads what another process has computed. */
             MPI_Aint other;
             int unit;
@@ -163,6 +164,7 @@ static void rma(void)
             meet(world);
             MPI_Win_sync(win);
             MPI_Win_shared_query(win, next, &other, &unit, &its);
+            MPI4(MPI_Aint large; MPI_Win_shared_query_c(win, next, &other, &large, &its);)
             product(1, its, b, r);
             meet(world);
             MPI_Win_unlock_all(win);

@@ -31,6 +31,7 @@ use semcache_fault::handler::block_async_signals;
 
 use super::caller::{Caller, DRIVER, REAL_DLVSYM, is_driver, neutral, who};
 use super::descriptors;
+use super::mpi;
 use crate::core::{Degraded, go_write_through};
 use crate::library;
 use crate::resolve::objects;
@@ -327,7 +328,7 @@ struct Answer {
 }
 
 /// libc's `dlsym` finds out from its return address which libraries come next, so this hook jumps to it. Names that do
-/// not begin with "cu", "ev" (eventfd) or "pi" (pipe) pass with three loads.
+/// not begin with "cu", "ev" (eventfd), "pi" (pipe), "MP" or "PM" (MPI) pass with three loads.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -342,7 +343,19 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
         "je 5f",
         "cmp byte ptr [rsi], 0x70", // pi
         "je 6f",
+        "cmp byte ptr [rsi], 0x4d", // MP
+        "je 7f",
+        "cmp byte ptr [rsi], 0x50", // PM
+        "je 8f",
         "3:",
+        "jmp r11",
+        "7:",
+        "cmp byte ptr [rsi + 1], 0x50",
+        "je 2f",
+        "jmp r11",
+        "8:",
+        "cmp byte ptr [rsi + 1], 0x4d",
+        "je 2f",
         "jmp r11",
         "4:",
         "cmp byte ptr [rsi + 1], 0x75",
@@ -397,6 +410,17 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
         return Answer {
             jump: 0,
             value: ours,
+        };
+    }
+    if (text.starts_with(b"MPI") || text.starts_with(b"PMPI")) && who(caller) != Caller::Us {
+        // SAFETY: the program's string.
+        let wanted = unsafe { CStr::from_ptr(name) };
+        // SAFETY: libc's function has this type.
+        let real: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void =
+            unsafe { core::mem::transmute(real) };
+        return match mpi::in_place_of(handle, wanted, caller, real) {
+            Some(value) => Answer { jump: 0, value },
+            None => pass,
         };
     }
     let wrapped = text.starts_with(b"cuGetProcAddress") || gated(text);

@@ -79,9 +79,10 @@ impl Held {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let end = addr.saturating_add(len).next_multiple_of(2) | usize::from(write);
         let free = |s: &Slot| {
-            s.start
-                .compare_exchange(FREE, TAKEN, Ordering::SeqCst, Ordering::Relaxed)
-                .is_ok()
+            s.start.load(Ordering::Relaxed) == FREE
+                && s.start
+                    .compare_exchange(FREE, TAKEN, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
         };
         let place = self.slots.iter().position(free);
         if let Some(i) = place {

@@ -248,6 +248,24 @@ impl Cache {
         }
     }
 
+    /// Notes that `len` bytes at `addr`, of which all panels are accessible, were written without a fault: replicas drop what they hold
+    /// of the pages. `quiet` is as in [`Cache::open_for_io`].
+    pub fn wrote<Q>(&self, addr: usize, len: usize, quiet: impl FnOnce() -> Q) {
+        let _quiet = quiet();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        for id in state.find_range(addr, addr.saturating_add(len)) {
+            let State { entries, pools, .. } = &mut *state;
+            let Some(e) = entries.get_mut(&id).filter(|e| !host::vanished(&e.block)) else {
+                continue;
+            };
+            let pages = vec![e.clip(addr, len).align_out(self.page)];
+            if let Err(err) = self.step(e, pools, &Event::Dirty { pages }, None) {
+                log::error!("cannot drop copies of {addr:#x}: {err:?}");
+            }
+        }
+    }
+
     /// Makes all panels of all blocks accessible, as [`Cache::open_for_io`] does, for a system call that the kernel
     /// refused although its buffers, as far as the runtime knows them, are accessible.
     pub fn open_all_for_io<Q>(&self, quiet: impl FnOnce() -> Q) -> Hold {

@@ -59,10 +59,13 @@ fn mine(all: &[usize], of_machine: usize) -> (Vec<usize>, usize) {
     }
 }
 
-/// The GPUs that this process uses. The launcher may let each rank see one of the machine's GPUs only.
+/// The GPUs that this process uses. Unless they are named, the launcher may let each rank see one of the machine's GPUs only.
 fn my_gpus(all: &[usize]) -> (Vec<usize>, usize) {
-    let listed = std::fs::read_dir("/proc/driver/nvidia/gpus");
-    mine(all, listed.map_or(0, Iterator::count))
+    let of_machine = match &init::config().devices {
+        Devices::Cuda(CudaSet::List(_)) => 0,
+        _ => std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count),
+    };
+    mine(all, of_machine)
 }
 
 /// The GPUs, of which none is usable yet. Takes a while: the driver is loaded.

@@ -33,6 +33,14 @@ pub fn may_be_protected() -> bool {
     get().is_none_or(|r| r.cache.is_some())
 }
 
+/// Notes that a network adapter may have written a buffer that is kept accessible: the kernel does not record what it writes to memory
+/// that it had registered before, so that copies of write-tracked pages would stay valid.
+pub fn wrote(buffer: Buffer) {
+    if let Some(cache) = get().and_then(|r| r.cache) {
+        cache.wrote(buffer.addr, buffer.len, SignalsBlocked::new);
+    }
+}
+
 /// Makes parts of a buffer accessible, and keeps the pages of all of it accessible that are so, for an operation that may go on when the
 /// call that began it returns, whether or not devices are in use yet. `parts` calls what it is given with each part; it is not called if
 /// all pages of the buffer permit the access.

@@ -17,7 +17,7 @@ mod panicked;
 mod phase;
 mod present;
 mod publish;
-mod ranks;
+pub mod ranks;
 pub mod rates;
 pub mod report;
 mod requests;
@@ -40,12 +40,6 @@ pub use retire::{retire, sandbox};
 pub use secluded::is_secluded;
 pub use started::{Runtime, get};
 pub use ungated::go_write_through;
-
-/// How many ranks of this process's MPI job run on this machine; none if there is one only, or if no launcher says.
-#[must_use]
-pub fn local_ranks() -> Option<usize> {
-    ranks::of(&init::environment).map(|rank| rank.of)
-}
 
 use core::cell::Cell;
 use std::time::Duration;

@@ -45,6 +45,21 @@ pub(crate) fn job(lookup: &dyn Fn(&str) -> Option<String>, parent: &str) -> Opti
     Some(job.trim_end().to_owned())
 }
 
+/// Settings of libraries that use network adapters, by which they register memory for each message. Otherwise they keep registrations, and
+/// learn from their own hooks of `munmap` and its kin when memory goes; the system calls by which the library's heap gives memory back
+/// do not come by there. For UCX, libfabric and Open MPI.
+pub const WITHOUT_KEPT_REGISTRATIONS: [(&str, &str); 3] = [
+    ("UCX_MEM_EVENTS", "n"),
+    ("FI_MR_CACHE_MONITOR", "disabled"),
+    ("OMPI_MCA_mpi_leave_pinned", "0"),
+];
+
+/// Whether an MPI launcher has started this process.
+#[must_use]
+pub fn has_launcher(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
+    LAUNCHERS.iter().any(|(rank, _)| lookup(rank).is_some())
+}
+
 /// This process among those of its job on this machine; none if it is the only one, or if no launcher says.
 pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Local> {
     LAUNCHERS.into_iter().find_map(|(rank, of)| {
@@ -90,6 +105,8 @@ mod tests {
     fn launchers_are_understood() {
         let of = |rank, of| Some(Local { rank, of });
         assert_eq!(with(&[]), None);
+        let lookup = |name: &str| (name == "PMI_LOCAL_RANK").then(|| "0".to_owned());
+        assert!(has_launcher(&lookup) && !has_launcher(&|_| None));
         for (rank, size) in LAUNCHERS {
             assert_eq!(with(&[(rank, "3"), (size, "4")]), of(3, 4));
             assert_eq!(with(&[(rank, "0"), (size, "1")]), None);

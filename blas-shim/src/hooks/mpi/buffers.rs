@@ -28,13 +28,14 @@ pub(super) struct Place {
 /// A buffer that is in use, and what keeps it accessible.
 #[derive(Debug)]
 pub(super) struct Kept {
-    written: Option<Buffer>,
+    hull: Buffer,
     _guard: IoGuard,
 }
 
-/// Gaps up to which a buffer is one place. Others have a place for each part, so that memory between them, which has nothing to do
-/// with the operation, can be protected.
+/// Gaps up to which a buffer is kept accessible as one. Of others each part is, up to this number, so that memory between them, which has
+/// nothing to do with the operation, can be protected.
 const GAP: usize = 64 << 20;
+const FEW: usize = 64;
 
 /// A buffer from its first to its last byte.
 fn buffer(bytes: &Range<isize>, written: bool) -> Buffer {
@@ -189,9 +190,11 @@ impl Call<'_> {
             return None;
         }
         let runs = self.runs(operand, at as isize)?;
+        // The root of a broadcast only reads.
+        let reads = operand.who == Who::Both && self.counts(Who::Root)?;
         Some(Place {
             runs,
-            written: operand.written,
+            written: operand.written && !reads,
         })
     }
 
@@ -280,63 +283,115 @@ impl Run {
     }
 }
 
+/// The bytes of a buffer: from the first to the last one, and those that belong to it if they are few enough to be told.
+#[derive(Clone, Debug)]
+pub(super) struct Extent {
+    hull: Buffer,
+    /// Without the gaps.
+    bytes: usize,
+    parts: Vec<Range<isize>>,
+}
+
 impl Place {
+    /// The buffer's hull, and how many bytes belong to it.
+    fn hull(&self, library: &Library) -> Option<(Buffer, usize)> {
+        let hulls = self.runs.iter().filter_map(|run| run.hull(library));
+        let (hull, bytes) = hulls.reduce(|(all, sum), (one, size)| {
+            let both = all.start.min(one.start)..all.end.max(one.end);
+            (both, sum.saturating_add(size))
+        })?;
+        // An adapter's driver refuses memory that it could not write, also where it is to read.
+        Some((buffer(&hull, self.written || library.has_adapters), bytes))
+    }
+
+    fn parts(&self, library: &Library) -> Vec<Range<isize>> {
+        let mut found = Vec::new();
+        let mut emit = |part| found.push(part);
+        let mut parts = Parts::new(&mut emit);
+        self.runs
+            .iter()
+            .for_each(|run| run.parts(library, &mut parts));
+        parts.end();
+        found
+    }
+
+    /// The buffer's bytes, which do not depend on handles that the program may free.
+    pub(super) fn extent(&self, library: &Library) -> Option<Extent> {
+        let (hull, bytes) = self.hull(library)?;
+        let parts = self.parts(library);
+        Some(Extent { hull, bytes, parts })
+    }
+
     /// Makes the buffer accessible until what is returned is dropped.
     pub(super) fn keep(&self, library: &Library, kept: &mut Vec<Kept>) {
-        let hulls = self.runs.iter().filter_map(|run| run.hull(library));
-        let (mut whole, mut bytes) = (None::<Range<isize>>, 0_usize);
-        for (hull, size) in hulls {
-            bytes = bytes.saturating_add(size);
-            whole = Some(match whole {
-                Some(whole) => whole.start.min(hull.start)..whole.end.max(hull.end),
-                None => hull,
-            });
+        if let Some((hull, bytes)) = self.hull(library) {
+            keep_parts(hull, bytes, &|| self.parts(library), kept);
         }
-        let Some(whole) = whole else {
-            return;
-        };
-        let hull = buffer(&whole, self.written);
-        let each = |emit: &mut dyn FnMut(Range<isize>)| {
-            let mut parts = Parts::new(emit);
-            self.runs
-                .iter()
-                .for_each(|run| run.parts(library, &mut parts));
-            parts.end();
-        };
-        let mut add = |buffer: Buffer, guard| {
-            kept.push(Kept {
-                written: Some(buffer).filter(|buffer| buffer.written),
-                _guard: guard,
-            });
-        };
-        if hull.len / 4 <= bytes.saturating_add(GAP / 4) {
-            let parts =
-                |open: &mut dyn FnMut(Buffer)| each(&mut |part| open(buffer(&part, self.written)));
-            return add(hull, keep(hull, parts));
-        }
-        each(&mut |part| {
-            let part = buffer(&part, self.written);
-            add(part, keep(part, |open| open(part)));
-        });
     }
 }
 
+impl Extent {
+    /// Makes the buffer accessible until what is returned is dropped.
+    pub(super) fn keep(&self, kept: &mut Vec<Kept>) {
+        keep_parts(self.hull, self.bytes, &|| self.parts.clone(), kept);
+    }
+}
+
+fn keep_parts(
+    hull: Buffer,
+    bytes: usize,
+    parts: &dyn Fn() -> Vec<Range<isize>>,
+    kept: &mut Vec<Kept>,
+) {
+    if hull.len / 4 > bytes.saturating_add(GAP / 4) {
+        let parts = parts();
+        if parts.len() <= FEW {
+            kept.extend(
+                parts
+                    .iter()
+                    .map(|part| Kept::new(buffer(part, hull.written))),
+            );
+            return;
+        }
+    }
+    let guard = keep(hull, |open| {
+        parts()
+            .iter()
+            .for_each(|part| open(buffer(part, hull.written)));
+    });
+    kept.push(Kept {
+        hull,
+        _guard: guard,
+    });
+}
+
 impl Kept {
-    /// A buffer of this many bytes, which is written.
-    pub(super) fn bytes(addr: usize, len: usize) -> Kept {
-        let whole = Buffer {
-            addr,
-            len,
-            written: true,
-        };
+    fn new(whole: Buffer) -> Kept {
         Kept {
-            written: Some(whole),
+            hull: whole,
             _guard: keep(whole, |open| open(whole)),
         }
     }
 
-    /// What the buffer is, if MPI writes it.
+    /// A buffer of this many bytes, which is written.
+    pub(super) fn bytes(addr: usize, len: usize) -> Kept {
+        Kept::new(Buffer {
+            addr,
+            len,
+            written: true,
+        })
+    }
+
+    /// Whether another buffer lies in this one, so that it is kept accessible with it.
+    pub(super) fn covers(&self, other: &Kept) -> bool {
+        let (own, other) = (self.hull, other.hull);
+        own.addr <= other.addr
+            && other.addr + other.len <= own.addr + own.len
+            && own.written >= other.written
+    }
+
+    /// What an adapter may have written.
     pub(super) fn written(&self) -> Option<Buffer> {
-        self.written
+        Some(self.hull).filter(|hull| hull.written)
     }
 }

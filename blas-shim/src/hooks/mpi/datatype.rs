@@ -174,6 +174,9 @@ impl Library {
         let address = |i: usize| addresses.get(i).copied().unwrap_or(0);
         let extent = self.layout(first).map_or(0, |layout| layout.extent);
         let all = usize::try_from(integer(0)).unwrap_or(0);
+        if all > parts.left {
+            return (layout.hull(at, 1).into_iter()).for_each(|hull| parts.add(hull));
+        }
         let mut blocks = |of: &dyn Fn(usize) -> (usize, isize, isize)| {
             for i in 0..all {
                 let (datatype, length, by) = of(i);
@@ -311,7 +314,10 @@ impl Library {
     fn forget(&self, contents: Contents) {
         for mut datatype in contents.datatypes {
             let combiner = self.envelope(datatype).map(|[.., combiner]| combiner);
-            if combiner.is_some_and(|combiner| combiner != self.constants().combiners.named) {
+            let known = &self.constants().combiners;
+            let is_made =
+                |combiner: c_int| combiner != known.named && !known.f90.contains(&combiner);
+            if combiner.is_some_and(is_made) {
                 // SAFETY: a datatype that belongs to the caller of `PMPI_Type_get_contents`; MPICH stores 32 bits.
                 unsafe { (self.functions.type_free)(&raw mut datatype) };
             }

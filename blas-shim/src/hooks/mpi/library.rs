@@ -3,11 +3,11 @@
 #![expect(unsafe_code, reason = "calls functions of MPI")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use crate::resolve::objects::{self, Object};
 use semcache::process::signals_blocked::SignalsBlocked;
-use semcache::runtime::local_ranks;
 
 /// What handles and constants are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +49,8 @@ pub(super) struct Combiners {
     pub(super) structure: c_int,
     pub(super) subarray: c_int,
     pub(super) resized: c_int,
+    /// Those of Fortran's parametrized types, which are predefined.
+    pub(super) f90: RangeInclusive<c_int>,
 }
 
 impl Abi {
@@ -74,6 +76,7 @@ impl Abi {
                     structure: 11,
                     subarray: 12,
                     resized: 17,
+                    f90: 14..=16,
                 },
                 order_c: 0,
             },
@@ -97,6 +100,7 @@ impl Abi {
                     structure: 12,
                     subarray: 13,
                     resized: 18,
+                    f90: 15..=17,
                 },
                 order_c: 56,
             },
@@ -120,6 +124,7 @@ impl Abi {
                     structure: 110,
                     subarray: 111,
                     resized: 116,
+                    f90: 113..=115,
                 },
                 order_c: 12,
             },
@@ -142,6 +147,13 @@ impl Abi {
                 .any(|part| part == name.as_bytes())
         };
         let is = |name: &str| file.windows(name.len()).any(|part| part == name.as_bytes());
+        // These stand before another library, whose text they give, and have handles of their own.
+        if ["trampoline", "wrapper", "wi4mpi"]
+            .iter()
+            .any(|name| is(name))
+        {
+            return None;
+        }
         if is("libmpi_abi.so") {
             return Some(Abi::Standard);
         }
@@ -196,6 +208,17 @@ functions! {
     free_request = "PMPI_Request_free" (*mut usize);
 }
 
+/// Libraries that use network adapters, by parts of their names: verbs, UCX, libfabric, and what of Omni-Path, Slingshot and others.
+const ADAPTERS: [&str; 7] = [
+    "libibverbs",
+    "libuct_ib",
+    "libfabric",
+    "libpsm",
+    "libcxi",
+    "libefa",
+    "libportals",
+];
+
 type LargeEnvelope =
     unsafe extern "C-unwind" fn(usize, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int) -> c_int;
 
@@ -208,8 +231,8 @@ pub(super) struct Library {
     pub(super) large_envelope: Option<LargeEnvelope>,
     /// `MPI_DATATYPE_NULL`, `MPI_COMM_NULL`, `MPI_REQUEST_NULL`.
     nulls: [usize; 3],
-    /// Whether all processes of the job run on this machine, so that no network adapter writes to memory of this process.
-    pub(super) is_local: bool,
+    /// Whether network adapters may read and write memory of this process.
+    pub(super) has_adapters: bool,
 }
 
 static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
@@ -247,7 +270,9 @@ fn of_process() -> Option<Library> {
         Abi::OpenMpi => [
             handle(object, c"PMPI_Type_f2c", 0)?,
             handle(object, c"PMPI_Comm_f2c", 2)?,
-            handle(object, c"PMPI_Request_f2c", 0)?,
+            // Not an address before MPI is initialised: by sessions alone it never is.
+            handle(object, c"PMPI_Request_f2c", 0)
+                .filter(|null| *null != 0 && *null != usize::MAX)?,
         ],
     };
     let large_envelope = object
@@ -256,21 +281,18 @@ fn of_process() -> Option<Library> {
             // SAFETY: MPI's function of this name has this type.
             unsafe { core::mem::transmute::<usize, LargeEnvelope>(address) }
         });
-    let world = match abi {
-        Abi::Mpich => Some(0x4400_0000),
-        Abi::Standard => Some(0x101),
-        Abi::OpenMpi => handle(object, c"PMPI_Comm_f2c", 0),
+    let is_of_adapters = |object: &Object| {
+        let path = object.path.to_bytes();
+        let is = |name: &&str| path.windows(name.len()).any(|part| part == name.as_bytes());
+        ADAPTERS.iter().any(|name| is(&name))
     };
-    let mut library = Library {
+    Some(Library {
         abi,
         functions,
         large_envelope,
         nulls,
-        is_local: false,
-    };
-    let all = world.and_then(|world| library.number(library.functions.comm_size, world));
-    library.is_local = all.is_some_and(|all| all == 1 || Some(all) == local_ranks());
-    Some(library)
+        has_adapters: loaded.iter().any(is_of_adapters),
+    })
 }
 
 /// A handle of Open MPI, from Fortran's.

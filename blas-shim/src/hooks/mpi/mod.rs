@@ -17,17 +17,18 @@ mod operator;
 mod pending;
 mod row;
 
-use core::ffi::c_int;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 use super::bypass::theirs;
 use super::real::with_errno_kept;
-use crate::core::{Buffer, Degraded, any_protected, go_write_through, may_be_protected};
+use crate::core::{Degraded, go_write_through, may_be_protected, wrote};
+use crate::resolve::objects;
 use crate::thread;
 use buffers::Kept;
 use library::Library;
 use pending::Use;
 use row::{Ends, Kind, Operand, Row, Shape, Who};
+use semcache::process::signals_blocked::SignalsBlocked;
 use semcache_fault::cancel;
 use semcache_fault::pages::page_size;
 
@@ -55,6 +56,34 @@ macro_rules! hook {
 }
 
 include!(concat!(env!("OUT_DIR"), "/mpi.rs"));
+
+/// The hook that a program gets which looks a function up in an MPI library by its handle, as Julia's does; none where the look-up finds
+/// hooks anyway, or where the caller has a function of this name itself, which calls what it finds.
+pub(super) fn in_place_of(
+    handle: *mut c_void,
+    name: &CStr,
+    caller: usize,
+    dlsym: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void,
+) -> Option<*mut c_void> {
+    if handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT {
+        return None;
+    }
+    // SAFETY: the program's arguments.
+    let found = unsafe { dlsym(handle, name.as_ptr()) };
+    if found.is_null() {
+        return None;
+    }
+    // The look-ups take the loader's lock, so signals are blocked, as in `Real::ask`.
+    let _blocked = SignalsBlocked::new();
+    let loaded = objects::loaded();
+    let here = objects::of(&loaded, run as *const () as usize)?;
+    let calls =
+        objects::of(&loaded, caller).is_some_and(|object| object.definition(name).is_some());
+    let hook = here
+        .definition(name)
+        .filter(|_| !calls && !here.contains(found as usize));
+    hook.map(|hook| hook as *mut c_void)
+}
 
 /// Makes a call of MPI.
 fn run(row: &Row, words: &[usize], call: &dyn Fn() -> c_int) -> c_int {
@@ -128,10 +157,12 @@ impl Calling<'_> {
             Kind::Memory => self.memory(call),
             Kind::Free => {
                 let window = self.library.stored(self.word(self.row.window_at), 0);
-                let mut kept = self.of_window(window);
+                let kept = self.of_window(window);
                 let all = |at| Use::Window(window, at);
-                kept.extend(pending::take_range(all(0), all(usize::MAX)));
-                self.ended(call, kept)
+                let memory = pending::take_range(all(0), all(usize::MAX));
+                let status = self.ended(call, kept);
+                drop(memory);
+                status
             }
             Kind::Finalize => finalize(self.library, call),
             Kind::Init | Kind::Connect => call(),
@@ -169,8 +200,8 @@ impl Calling<'_> {
             return;
         }
         quietly(|| {
-            if !self.library.is_local {
-                kept.iter().filter_map(Kept::written).for_each(mark_written);
+            if self.library.has_adapters {
+                kept.iter().filter_map(Kept::written).for_each(wrote);
             }
             drop(kept);
         });
@@ -184,9 +215,6 @@ impl Calling<'_> {
     }
 
     fn until_return(&self, call: &dyn Fn() -> c_int) -> c_int {
-        if !any_protected() {
-            return call();
-        }
         let kept = self.keep();
         self.ended(call, kept)
     }
@@ -203,17 +231,27 @@ impl Calling<'_> {
     }
 
     fn persistent(&self, call: &dyn Fn() -> c_int) -> c_int {
-        // The arguments may be in arrays that the program frees after the call.
-        let places = quietly(|| buffers::of(self.library, self.row, self.words));
+        // The program may free arrays of the arguments, and datatypes, after the call.
+        let extents = quietly(|| {
+            let places = buffers::of(self.library, self.row, self.words);
+            places
+                .iter()
+                .filter_map(|place| place.extent(self.library))
+                .collect()
+        });
         let status = call();
         if status == 0 {
             let request = self.library.stored(self.word(self.row.request), 0);
-            quietly(|| pending::add_persistent(request, places));
+            quietly(|| pending::add_persistent(request, extents));
         }
         status
     }
 
     fn on_window(&self, call: &dyn Fn() -> c_int) -> c_int {
+        // `MPI_PROC_NULL`: nothing is done.
+        if (self.word(self.row.rank) as c_int) < 0 {
+            return call();
+        }
         let kept = self.keep();
         let status = call();
         let window = self.handle(self.row.window);
@@ -254,8 +292,8 @@ impl Calling<'_> {
         for request in self.requests() {
             quietly(|| {
                 let mut kept = Vec::new();
-                for place in pending::persistent(request).unwrap_or_default() {
-                    place.keep(self.library, &mut kept);
+                for extent in pending::persistent(request).unwrap_or_default() {
+                    extent.keep(&mut kept);
                 }
                 // What an earlier round has left, if its end was not seen.
                 drop(pending::take(Use::Request(request)));
@@ -396,6 +434,17 @@ impl Calling<'_> {
             let by = Use::Window(self.handle(window), self.word(given_up));
             return self.ended(call, quietly(|| pending::take(by)));
         }
+        // Memory of the program is accessible before other processes, or an adapter's driver, can use it.
+        let of_program = buffers.first().and_then(|buffer| {
+            let addr = self.words.get(buffer.at).copied()?;
+            let len = match buffer.wide {
+                true => self.word(size),
+                false => usize::try_from(self.word(size) as c_int).unwrap_or(0),
+            };
+            // Without memory, and special values.
+            let is_memory = len > 0 && addr >= page_size() && addr.checked_add(len).is_some();
+            Some((addr, is_memory.then(|| quietly(|| Kept::bytes(addr, len)))))
+        });
         let status = call();
         if status != 0 {
             return status;
@@ -408,16 +457,17 @@ impl Calling<'_> {
             Some(_) => Some(self.handle(window)),
             None => window_at.map(|_| self.library.stored(self.word(window_at), 0)),
         };
-        let (addr, len) = match (buffers.first(), base) {
-            (Some(buffer), _) => (
-                self.words.get(buffer.at).copied().unwrap_or(0),
-                self.word(size),
-            ),
-            // The memory of another process in the window, of a length that MPI tells.
-            (None, Some(at)) if window.is_some() && size.is_none() => {
-                (stored(base), stored(at.checked_sub(2)))
+        let (addr, kept) = match (of_program, base) {
+            (Some((addr, kept)), _) => (addr, kept),
+            (None, Some(at)) if window.is_some() => {
+                let len = match size {
+                    Some(_) => self.word(size),
+                    // The memory of another process in the window, of a length that MPI tells.
+                    None => stored(at.checked_sub(2)),
+                };
+                let addr = stored(base);
+                (addr, (len > 0).then(|| quietly(|| Kept::bytes(addr, len))))
             }
-            (None, Some(_)) if window.is_some() => (stored(base), self.word(size)),
             (None, Some(_)) if size.is_none() => {
                 // A buffer that was attached.
                 self.end(quietly(|| pending::take(Use::Attached(stored(base)))));
@@ -425,25 +475,13 @@ impl Calling<'_> {
             }
             _ => return status,
         };
-        // Without memory, and special values.
-        if len == 0 || addr < page_size() {
-            return status;
-        }
-        let len = match self
-            .row
-            .size
-            .filter(|_| buffers.first().is_some_and(|b| !b.wide))
-        {
-            Some(_) => len as c_int as usize,
-            None => len,
-        };
         let by = match window {
             Some(window) => Use::Window(window, addr),
             None => Use::Attached(addr),
         };
         quietly(|| {
             drop(pending::take(by));
-            pending::add(by, vec![Kept::bytes(addr, len)]);
+            pending::add(by, kept.into_iter().collect());
         });
         status
     }
@@ -482,18 +520,4 @@ fn finalize(library: &'static Library, call: &dyn Fn() -> c_int) -> c_int {
         }));
     }
     status
-}
-
-/// Makes a network adapter's writes to a buffer known: each page is written with what it holds. Where devices hold parts of pages whose
-/// writes the kernel records, it records none by an adapter that has registered the memory before.
-fn mark_written(Buffer { addr, len, .. }: Buffer) {
-    let page = page_size();
-    let end = addr.saturating_add(len);
-    let mut at = addr;
-    while at < end {
-        // SAFETY: the program's buffer, which MPI has just written; other threads may write it at the same time.
-        let byte = unsafe { AtomicU8::from_ptr(at as *mut u8) };
-        byte.fetch_or(0, Ordering::Relaxed);
-        at = (at & !(page - 1)) + page;
-    }
 }

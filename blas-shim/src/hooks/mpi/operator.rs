@@ -12,8 +12,9 @@ use super::{OTHER, library};
 use crate::core::{Degraded, go_write_through};
 use crate::thread;
 
-/// An operator of the program, of C or of Fortran.
-type Operator = unsafe extern "C-unwind" fn(usize, usize, usize, usize);
+/// An operator of the program, of C or of Fortran. Those of `MPIX_Op_create_x` have five arguments, the others four: what is passed on as
+/// the fifth one has no meaning then.
+type Operator = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize);
 
 macro_rules! stubs {
     ($($number:literal)*) => {
@@ -33,6 +34,7 @@ unsafe extern "C-unwind" fn called<const N: usize>(
     to: usize,
     count: usize,
     datatype: usize,
+    state: usize,
 ) {
     // SAFETY: it was stored before MPI was given this function.
     let operator =
@@ -40,7 +42,7 @@ unsafe extern "C-unwind" fn called<const N: usize>(
     let running = &thread::state().operators;
     running.set(running.get() + 1);
     // SAFETY: MPI's arguments, passed on.
-    unsafe { operator(from, to, count, datatype) };
+    unsafe { operator(from, to, count, datatype, state) };
     running.set(running.get() - 1);
 }
 
@@ -53,10 +55,10 @@ fn stub(operator: usize) -> Option<usize> {
 }
 
 macro_rules! create {
-    ($($name:ident)*) => {$(
+    ($($name:ident($($word:ident),*);)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name(operator: usize, commutes: usize, made: usize) -> c_int {
-            let Some(function) = theirs!($name(operator, commutes, made)) else {
+        unsafe extern "C-unwind" fn $name(operator: usize, $($word: usize),*) -> c_int {
+            let Some(function) = theirs!($name(operator, $($word),*)) else {
                 return OTHER;
             };
             let given = match library::known() {
@@ -67,9 +69,17 @@ macro_rules! create {
                 None => operator,
             };
             // SAFETY: the program's arguments, passed on.
-            unsafe { function(given, commutes, made) }
+            unsafe { function(given, $($word),*) }
         }
     )*};
 }
 
-create!(MPI_Op_create PMPI_Op_create MPI_Op_create_c PMPI_Op_create_c);
+create! {
+    MPI_Op_create(commutes, made);
+    PMPI_Op_create(commutes, made);
+    MPI_Op_create_c(commutes, made);
+    PMPI_Op_create_c(commutes, made);
+    // By which MPICH's bindings of other languages make operators, from 4.3 on.
+    MPIX_Op_create_x(destroys, commutes, state, made);
+    PMPIX_Op_create_x(destroys, commutes, state, made);
+}

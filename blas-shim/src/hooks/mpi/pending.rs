@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::buffers::{Kept, Place};
+use super::buffers::{Extent, Kept};
 
 /// What a buffer is in use for. Several operations can have the same request, if they are complete.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -31,11 +31,14 @@ static ALL: Mutex<All> = Mutex::new(All::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The buffers of persistent requests that are not freed.
-static PERSISTENT: Mutex<BTreeMap<usize, Vec<Place>>> = Mutex::new(BTreeMap::new());
+static PERSISTENT: Mutex<BTreeMap<usize, Vec<Extent>>> = Mutex::new(BTreeMap::new());
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// How many of the last buffers of the same use a further one is compared with.
+const RECENT: usize = 8;
 
 /// Notes that buffers are in use.
 pub(super) fn add(by: Use, kept: Vec<Kept>) {
@@ -43,7 +46,14 @@ pub(super) fn add(by: Use, kept: Vec<Kept>) {
         return;
     }
     let mut all = locked(&ALL);
-    all.entry(by).or_default().extend(kept);
+    let same = all.entry(by).or_default();
+    for one in kept {
+        // Many operations on a window may have the same buffer before it is synchronised.
+        let recent = &same[same.len().saturating_sub(RECENT)..];
+        if !recent.iter().any(|other| other.covers(&one)) {
+            same.push(one);
+        }
+    }
     COUNT.store(all.len(), Ordering::Relaxed);
 }
 
@@ -80,12 +90,12 @@ pub(super) fn take_range(from: Use, to: Use) -> Vec<Kept> {
 }
 
 /// Notes the buffers of a persistent request, of which none is in use yet.
-pub(super) fn add_persistent(request: usize, places: Vec<Place>) {
-    locked(&PERSISTENT).insert(request, places);
+pub(super) fn add_persistent(request: usize, extents: Vec<Extent>) {
+    locked(&PERSISTENT).insert(request, extents);
 }
 
 /// The buffers of a persistent request.
-pub(super) fn persistent(request: usize) -> Option<Vec<Place>> {
+pub(super) fn persistent(request: usize) -> Option<Vec<Extent>> {
     locked(&PERSISTENT).get(&request).cloned()
 }
 
