@@ -7,7 +7,7 @@
 #
 #   mpi.sh [--quick]     --quick: of the programs some; 2 ranks for most
 #   ONLY=NAME mpi.sh     of the programs those of this name (a shell pattern)
-#   SEEDS=N mpi.sh       so many random programs, from FIRST (1) on
+#   SEEDS=N mpi.sh       this number of random programs, from FIRST (1) on
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 quick=''

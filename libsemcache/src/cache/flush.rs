@@ -228,7 +228,7 @@ impl Cache {
         place
     }
 
-    /// Makes `len` bytes at `addr`, which are noted in [`HELD`], accessible, as [`Cache::open_for_io`] does.
+    /// Makes `len` bytes at `addr`, which are noted as in use, accessible, as [`Cache::open_for_io`] does.
     pub fn open_held<Q>(&self, addr: usize, len: usize, write: bool, quiet: impl FnOnce() -> Q) {
         if protect::range_permits(addr, len, write) {
             return;

@@ -284,7 +284,7 @@ fn of_process() -> Option<Library> {
     let is_of_adapters = |object: &Object| {
         let path = object.path.to_bytes();
         let is = |name: &&str| path.windows(name.len()).any(|part| part == name.as_bytes());
-        ADAPTERS.iter().any(|name| is(&name))
+        ADAPTERS.iter().any(is)
     };
     Some(Library {
         abi,
@@ -321,7 +321,7 @@ impl Library {
     /// The handle that a function has stored, or that is the n-th one of an array.
     pub(super) fn stored(&self, at: usize, n: usize) -> usize {
         let at = at.wrapping_add(n * self.abi.handle_bytes());
-        // SAFETY: the program's argument, an array that has so many elements.
+        // SAFETY: the program's argument, an array that has such an element.
         unsafe {
             match self.abi {
                 Abi::Mpich => (at as *const u32).read_unaligned() as usize,

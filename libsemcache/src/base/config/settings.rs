@@ -73,7 +73,7 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// The bytes that each of so many processes may use of a device with `total` bytes.
+    /// The bytes that each of this number of processes may use of a device with `total` bytes.
     #[must_use]
     pub fn of(self, total: usize, processes: usize) -> usize {
         match self {
