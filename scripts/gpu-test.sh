@@ -180,7 +180,7 @@ one_part() {
         ;;
     refusals) part_refusals "$@" ;;
     sanitizer) part_sanitizer "$@" ;;
-    netlib | netlib_alloc | netlib_suffixed | numpy | lapack | stress | fuzz | beside | legacy | library | solvers | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
+    netlib | netlib_alloc | netlib_suffixed | numpy | lapack | stress | fuzz | beside | legacy | library | solvers | mpi | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
     *) fail "no part $part" ;;
     esac
 }

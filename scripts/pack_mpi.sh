@@ -6,7 +6,7 @@
 # What there is one of for each of Open MPI's frameworks on one machine, or what it asks to choose from.
 PACKED_MPI_PLUGINS=(allocator_basic allocator_bucket bml_r2 btl_self btl_vader coll_basic coll_inter coll_libnbc coll_self coll_tuned
     crs_none errmgr_default_app errmgr_default_hnp errmgr_default_orted ess_env ess_hnp ess_pmi ess_singleton filem_raw grpcomm_direct
-    iof_hnp iof_orted mpool_hugepage odls_default oob_tcp op_avx osc_rdma osc_sm patcher_overwrite plm_isolated pmix_ext3x pml_ob1
+    iof_hnp iof_orted mpool_hugepage odls_default oob_tcp op_avx osc_pt2pt osc_rdma osc_sm patcher_overwrite plm_isolated pmix_ext3x pml_ob1
     pstat_linux rcache_grdma reachable_weighted regx_fwd regx_naive regx_reverse rmaps_ppr rmaps_round_robin rml_oob routed_binomial
     routed_direct routed_radix rtc_hwloc schizo_ompi schizo_orte shmem_mmap shmem_posix shmem_sysv state_app state_hnp state_novm
     state_orted topo_basic)
