@@ -5,10 +5,19 @@
 use core::ffi::c_int;
 use core::ops::Range;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::datatype::Parts;
 use super::library::Library;
 use super::row::{Ends, Operand, Row, Shape, Who};
 use crate::core::{Buffer, IoGuard, keep};
+
+/// Few are kept without an allocation, which blocks signals.
+type Runs = SmallVec<[Run; 1]>;
+/// The buffers of a call.
+pub(super) type Places = SmallVec<[Place; 2]>;
+/// Buffers that are in use.
+pub(super) type AllKept = SmallVec<[Kept; 2]>;
 
 /// Elements of one datatype that follow each other.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +30,7 @@ struct Run {
 /// The memory of one buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    runs: Vec<Run>,
+    runs: Runs,
     written: bool,
 }
 
@@ -66,7 +75,7 @@ impl Numbers {
 }
 
 /// The buffers of a call. Arguments that MPI will refuse have none.
-pub(super) fn of(library: &Library, row: &Row, words: &[usize]) -> Vec<Place> {
+pub(super) fn of(library: &Library, row: &Row, words: &[usize]) -> Places {
     let call = Call {
         library,
         row,
@@ -198,11 +207,11 @@ impl Call<'_> {
         })
     }
 
-    fn runs(&self, operand: &Operand, at: isize) -> Option<Vec<Run>> {
+    fn runs(&self, operand: &Operand, at: isize) -> Option<Runs> {
         let datatype = || self.library.of_word(self.word(operand.datatype));
         let one = |count: isize| {
             let datatype = datatype();
-            vec![Run {
+            smallvec![Run {
                 at,
                 count,
                 datatype,
@@ -234,7 +243,7 @@ impl Call<'_> {
             }
             Shape::Bytes => {
                 // As many elements of no datatype.
-                vec![Run {
+                smallvec![Run {
                     at,
                     count: count(),
                     datatype: 0,
@@ -323,7 +332,7 @@ impl Place {
     }
 
     /// Makes the buffer accessible until what is returned is dropped.
-    pub(super) fn keep(&self, library: &Library, kept: &mut Vec<Kept>) {
+    pub(super) fn keep(&self, library: &Library, kept: &mut AllKept) {
         if let Some((hull, bytes)) = self.hull(library) {
             keep_parts(hull, bytes, &|| self.parts(library), kept);
         }
@@ -332,7 +341,7 @@ impl Place {
 
 impl Extent {
     /// Makes the buffer accessible until what is returned is dropped.
-    pub(super) fn keep(&self, kept: &mut Vec<Kept>) {
+    pub(super) fn keep(&self, kept: &mut AllKept) {
         keep_parts(self.hull, self.bytes, &|| self.parts.clone(), kept);
     }
 }
@@ -341,7 +350,7 @@ fn keep_parts(
     hull: Buffer,
     bytes: usize,
     parts: &dyn Fn() -> Vec<Range<isize>>,
-    kept: &mut Vec<Kept>,
+    kept: &mut AllKept,
 ) {
     if hull.len / 4 > bytes.saturating_add(GAP / 4) {
         let parts = parts();

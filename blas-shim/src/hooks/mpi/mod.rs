@@ -24,13 +24,14 @@ use super::real::with_errno_kept;
 use crate::core::{Degraded, go_write_through, may_be_protected, wrote};
 use crate::resolve::objects;
 use crate::thread;
-use buffers::Kept;
+use buffers::{AllKept, Kept};
 use library::Library;
 use pending::Use;
 use row::{Ends, Kind, Operand, Row, Shape, Who};
 use semcache::process::signals_blocked::SignalsBlocked;
 use semcache_fault::cancel;
 use semcache_fault::pages::page_size;
+use smallvec::{SmallVec, smallvec};
 
 /// `MPI_ERR_OTHER`, which is returned if MPI's function cannot be found.
 const OTHER: c_int = 15;
@@ -128,7 +129,7 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
 enum Found {
     All,
     None,
-    Listed(Vec<usize>),
+    Listed(SmallVec<[usize; 4]>),
     /// The function failed.
     Unsaid,
 }
@@ -184,9 +185,9 @@ impl Calling<'_> {
     }
 
     /// Makes the buffers accessible.
-    fn keep(&self) -> Vec<Kept> {
+    fn keep(&self) -> AllKept {
         quietly(|| {
-            let mut kept = Vec::new();
+            let mut kept = AllKept::new();
             for place in buffers::of(self.library, self.row, self.words) {
                 place.keep(self.library, &mut kept);
             }
@@ -195,7 +196,7 @@ impl Calling<'_> {
     }
 
     /// Ends the use of buffers.
-    fn end(&self, kept: Vec<Kept>) {
+    fn end(&self, kept: AllKept) {
         if kept.is_empty() {
             return;
         }
@@ -208,7 +209,7 @@ impl Calling<'_> {
     }
 
     /// Calls a function that is the last one to use these buffers.
-    fn ended(&self, call: &dyn Fn() -> c_int, kept: Vec<Kept>) -> c_int {
+    fn ended(&self, call: &dyn Fn() -> c_int, kept: AllKept) -> c_int {
         let status = call();
         self.end(kept);
         status
@@ -270,7 +271,7 @@ impl Calling<'_> {
     }
 
     /// The requests of the arguments.
-    fn requests(&self) -> Vec<usize> {
+    fn requests(&self) -> SmallVec<[usize; 4]> {
         let Row {
             request,
             handle,
@@ -278,8 +279,8 @@ impl Calling<'_> {
             ..
         } = self.row;
         match (request, number) {
-            (None, _) => vec![self.handle(*handle)],
-            (Some(_), None) => vec![self.library.stored(self.word(*request), 0)],
+            (None, _) => smallvec![self.handle(*handle)],
+            (Some(_), None) => smallvec![self.library.stored(self.word(*request), 0)],
             (Some(_), Some(_)) => {
                 let count = usize::try_from(self.word(*number) as c_int).unwrap_or(0);
                 let stored = |i| self.library.stored(self.word(*request), i);
@@ -291,7 +292,7 @@ impl Calling<'_> {
     fn start(&self, call: &dyn Fn() -> c_int) -> c_int {
         for request in self.requests() {
             quietly(|| {
-                let mut kept = Vec::new();
+                let mut kept = AllKept::new();
                 for extent in pending::persistent(request).unwrap_or_default() {
                     extent.keep(&mut kept);
                 }
@@ -312,7 +313,10 @@ impl Calling<'_> {
         let requests = self.requests();
         let taken = quietly(|| {
             let take = |request: &usize| pending::take(Use::Request(*request));
-            requests.iter().map(take).collect::<Vec<_>>()
+            requests
+                .iter()
+                .map(take)
+                .collect::<SmallVec<[AllKept; 4]>>()
         });
         let status = call();
         let found = self.found(status);
@@ -403,7 +407,7 @@ impl Calling<'_> {
     }
 
     /// The buffers of operations on a window.
-    fn of_window(&self, window: usize) -> Vec<Kept> {
+    fn of_window(&self, window: usize) -> AllKept {
         let of = |target| Use::Target(window, target);
         quietly(|| pending::take_range(of(c_int::MIN), of(c_int::MAX)))
     }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::buffers::{Extent, Kept};
+use super::buffers::{AllKept, Extent};
 
 /// What a buffer is in use for. Several operations can have the same request, if they are complete.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -22,7 +22,7 @@ pub(super) enum Use {
     Attached(usize),
 }
 
-type All = BTreeMap<Use, Vec<Kept>>;
+type All = BTreeMap<Use, AllKept>;
 
 /// No signal is blocked while these are locked: a handler of the program may not call MPI, and nothing else locks them. No memory of
 /// the program is touched meanwhile.
@@ -41,7 +41,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const RECENT: usize = 8;
 
 /// Notes that buffers are in use.
-pub(super) fn add(by: Use, kept: Vec<Kept>) {
+pub(super) fn add(by: Use, kept: AllKept) {
     if kept.is_empty() {
         return;
     }
@@ -63,9 +63,9 @@ pub(super) fn is_empty() -> bool {
 }
 
 /// Takes what is in use so; the caller drops it once MPI no longer uses it.
-pub(super) fn take(by: Use) -> Vec<Kept> {
+pub(super) fn take(by: Use) -> AllKept {
     if is_empty() {
-        return Vec::new();
+        return AllKept::new();
     }
     let mut all = locked(&ALL);
     let taken = all.remove(&by).unwrap_or_default();
@@ -74,9 +74,9 @@ pub(super) fn take(by: Use) -> Vec<Kept> {
 }
 
 /// Takes all uses in a range.
-pub(super) fn take_range(from: Use, to: Use) -> Vec<Kept> {
+pub(super) fn take_range(from: Use, to: Use) -> AllKept {
     if is_empty() {
-        return Vec::new();
+        return AllKept::new();
     }
     let mut all = locked(&ALL);
     let found: Vec<_> = all.range(from..=to).map(|(by, _)| *by).collect();
