@@ -2,7 +2,7 @@
 # MPI programs under the hard setting, 2 and 4 ranks on this machine, with Debian's Open MPI and MPICH: one that sends from and
 # receives into the operands of BLAS calls (tests/edge/ranks.c); one that does so with every function of MPI
 # (tests/mpi/functions.c); random ones (tests/mpi/random.c); ScaLAPACK's testers of the PBLAS, of LU, Cholesky
-# and orthogonal factorizations, least squares and inverses (Debian's scalapack-mpi-test); the HPC Challenge with HPL (Debian's hpcc). Each
+# and orthogonal factorizations, least squares and inverses (Debian's scalapack-mpi-test). Each
 # rank prints what it prints in a plain run, except times, and uses a device chosen by its local rank.
 #
 #   mpi.sh [--quick]     --quick: of the programs some; 2 ranks for most
