@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     double *x = doubles(part), *res = doubles(part), *p = doubles(part), *q = doubles(part), *nothing = doubles(part);
     struct series s = {0};
     struct figures f = {0};
-    double before[3] = {0}, after[3], begun = 0, rho = 0;
+    double before[3] = {0}, begun = 0, rho = 0;
     for (int i = 0; i < m; i++)
         nothing[i] = 0;
     wake_briefly(3);
@@ -81,10 +81,7 @@ int main(int argc, char **argv)
         if (t >= 0)
             add(&s, took / steps);
     }
-    all_moved(after);
-    f.h2d = (after[0] - before[0]) / steps / reps;
-    f.d2h = (after[1] - before[1]) / steps / reps;
-    f.p2p = (after[2] - before[2]) / steps / reps;
+    figures_moved(&f, before, steps * reps);
     f.residual = sqrt(rho / begun);
     f.check = dot(r, b, x);
     /* What is left of b by a product, which must be what the steps have made of it. */

@@ -18,7 +18,7 @@ int main(int argc, char **argv)
     if (argc != 4)
         die("usage: mpi_jacobi N STEPS REPS");
     int n = atoi(argv[1]), steps = atoi(argv[2]), reps = atoi(argv[3]), by = 1;
-    double one = 1, zero = 0, residual = 0, before[3] = {0}, after[3];
+    double one = 1, zero = 0, residual = 0, before[3] = {0};
     struct rows r;
     rows_start(&r, DOMINANT, n);
     double *a = rows_matrix(&r), *b = rows_right_side(&r), d = r.diagonal;
@@ -66,10 +66,7 @@ int main(int argc, char **argv)
         if (t >= 0)
             add(&s, took / steps);
     }
-    all_moved(after);
-    f.h2d = (after[0] - before[0]) / steps / reps;
-    f.d2h = (after[1] - before[1]) / steps / reps;
-    f.p2p = (after[2] - before[2]) / steps / reps;
+    figures_moved(&f, before, steps * reps);
     f.residual = sqrt(residual) / norm;
     f.check = sum(x, (size_t)n, 1);
     rows_emit(&r, "mpi_jacobi", "blas", steps, &s, &f);

@@ -129,6 +129,15 @@ void all_moved(double bytes[3])
     MPI_Allreduce(own, bytes, 3, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
+void figures_moved(struct figures *f, const double before[3], int steps)
+{
+    double after[3];
+    all_moved(after);
+    f->h2d = (after[0] - before[0]) / steps;
+    f->d2h = (after[1] - before[1]) / steps;
+    f->p2p = (after[2] - before[2]) / steps;
+}
+
 void rows_emit(const struct rows *r, const char *bench, const char *variant, int steps, const struct series *s, const struct figures *f)
 {
     char more[300];

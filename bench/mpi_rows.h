@@ -42,6 +42,8 @@ double all_sum(double x);
 double all_most(double x);
 /* Bytes that semcache has copied for all ranks: to devices, to the host, between devices. Zeros without it. */
 void all_moved(double bytes[3]);
+/* Fills in the bytes per step since `before`, which is what all_moved said before these steps. */
+void figures_moved(struct figures *f, const double before[3], int steps);
 
 /* Rank 0 prints the line of a run. */
 void rows_emit(const struct rows *r, const char *bench, const char *variant, int steps, const struct series *s, const struct figures *f);

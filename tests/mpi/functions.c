@@ -216,7 +216,7 @@ static MPI_Datatype absolute(const double *x)
 static struct {
     const char *name;
     MPI_Datatype t;
-    int n, at; /* So many, and so many numbers after the start. */
+    int n, at; /* Each test sends n elements of t, the first one at doubles after the start of the matrix. */
 } types[32];
 static int type_count;
 

@@ -1,8 +1,9 @@
-//! Hooks of functions (AIO, io_uring) after which the kernel reads and writes the program's memory without a page fault. Before such a call all results are written back, and from then on results are written
-//! back before each BLAS call returns ([`semcache::runtime::go_write_through`]).
+//! Hooks of functions (AIO, io_uring) after which the kernel reads and writes the program's memory without a page fault. Before such a
+//! call all results are written back, and from then on results are written back before each BLAS call returns
+//! ([`semcache::runtime::go_write_through`]).
 //!
-//! The libraries may be loaded privately (mpi4py's MPI is): then their functions do not follow this library in the
-//! search order.
+//! Libraries (liburing, the MPI of mpi4py) may be loaded privately: then their functions do not follow this library in the search order,
+//! and `theirs` looks for them in all loaded objects.
 
 #![expect(
     unsafe_code,

@@ -4,6 +4,7 @@
 
 use core::ffi::c_int;
 use core::ops::Range;
+use std::borrow::Cow;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -166,10 +167,10 @@ impl Call<'_> {
         usize::try_from(count).ok().filter(|_| status == 0)
     }
 
-    /// Whether a buffer has a meaning at this process.
-    fn counts(&self, who: Who) -> Option<bool> {
+    /// Whether a buffer has a meaning at this process, and whether the process is the root.
+    fn counts(&self, who: Who) -> Option<(bool, bool)> {
         if who == Who::All {
-            return Some(true);
+            return Some((true, false));
         }
         let comm = self.comm()?;
         let root = self.word(self.row.root?) as c_int;
@@ -179,12 +180,13 @@ impl Call<'_> {
             true => root == constants.root,
             false => usize::try_from(root).ok() == self.rank(),
         };
-        Some(match who {
+        let counts = match who {
             Who::All => true,
             Who::Root => is_root,
             Who::Leaf => !inter || root >= 0,
             Who::Both => !inter || root >= 0 || is_root,
-        })
+        };
+        Some((counts, is_root))
     }
 
     /// Whether one of the buffers is `MPI_IN_PLACE`.
@@ -195,12 +197,13 @@ impl Call<'_> {
 
     fn place(&self, operand: &Operand) -> Option<Place> {
         let at = self.word(operand.at);
-        if at == self.library.constants().in_place || !self.counts(operand.who)? {
+        if at == self.library.constants().in_place {
             return None;
         }
+        let (_, is_root) = self.counts(operand.who).filter(|(counts, _)| *counts)?;
         let runs = self.runs(operand, at as isize)?;
         // The root of a broadcast only reads.
-        let reads = operand.who == Who::Both && self.counts(Who::Root)?;
+        let reads = operand.who == Who::Both && is_root;
         Some(Place {
             runs,
             written: operand.written && !reads,
@@ -334,7 +337,7 @@ impl Place {
     /// Makes the buffer accessible until what is returned is dropped.
     pub(super) fn keep(&self, library: &Library, kept: &mut AllKept) {
         if let Some((hull, bytes)) = self.hull(library) {
-            keep_parts(hull, bytes, &|| self.parts(library), kept);
+            keep_parts(hull, bytes, &|| self.parts(library).into(), kept);
         }
     }
 }
@@ -342,14 +345,20 @@ impl Place {
 impl Extent {
     /// Makes the buffer accessible until what is returned is dropped.
     pub(super) fn keep(&self, kept: &mut AllKept) {
-        keep_parts(self.hull, self.bytes, &|| self.parts.clone(), kept);
+        keep_parts(
+            self.hull,
+            self.bytes,
+            &|| self.parts.as_slice().into(),
+            kept,
+        );
     }
 }
 
-fn keep_parts(
+/// Makes a buffer accessible, whose parts are asked for if they matter.
+fn keep_parts<'a>(
     hull: Buffer,
     bytes: usize,
-    parts: &dyn Fn() -> Vec<Range<isize>>,
+    parts: &dyn Fn() -> Cow<'a, [Range<isize>]>,
     kept: &mut AllKept,
 ) {
     if hull.len / 4 > bytes.saturating_add(GAP / 4) {

@@ -293,8 +293,8 @@ impl Calling<'_> {
         for request in self.requests() {
             quietly(|| {
                 let mut kept = AllKept::new();
-                for extent in pending::persistent(request).unwrap_or_default() {
-                    extent.keep(&mut kept);
+                if let Some(extents) = pending::persistent(request) {
+                    extents.iter().for_each(|extent| extent.keep(&mut kept));
                 }
                 // What an earlier round has left, if its end was not seen.
                 drop(pending::take(Use::Request(request)));

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::buffers::{AllKept, Extent};
 
@@ -31,7 +31,7 @@ static ALL: Mutex<All> = Mutex::new(All::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The buffers of persistent requests that are not freed.
-static PERSISTENT: Mutex<BTreeMap<usize, Vec<Extent>>> = Mutex::new(BTreeMap::new());
+static PERSISTENT: Mutex<BTreeMap<usize, Arc<[Extent]>>> = Mutex::new(BTreeMap::new());
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -90,12 +90,12 @@ pub(super) fn take_range(from: Use, to: Use) -> AllKept {
 }
 
 /// Notes the buffers of a persistent request, of which none is in use yet.
-pub(super) fn add_persistent(request: usize, extents: Vec<Extent>) {
+pub(super) fn add_persistent(request: usize, extents: Arc<[Extent]>) {
     locked(&PERSISTENT).insert(request, extents);
 }
 
 /// The buffers of a persistent request.
-pub(super) fn persistent(request: usize) -> Option<Vec<Extent>> {
+pub(super) fn persistent(request: usize) -> Option<Arc<[Extent]>> {
     locked(&PERSISTENT).get(&request).cloned()
 }
 
