@@ -7,8 +7,9 @@ use crate::base::{AllocId, DeviceId, Interval, Rect};
 
 impl Cache {
     /// The devices that hold pieces of an interval of an allocation, in the order of the pieces, each with the end of its
-    /// piece. Bytes that no device holds belong to the piece before them, or to the first one, and bytes that several devices
-    /// hold to the piece that begins first. Pieces with gaps count as held by no device. Empty if no device holds any, or one holds them all.
+    /// piece. Bytes that no device holds belong to the piece before them, or to the first one. Bytes that two devices hold are cut in the
+    /// middle: a product of a sparse matrix has copied the neighbouring rows of a vector from either side, and the part that each device
+    /// wrote ends between them. Pieces with gaps count as held by no device. Empty if no device holds any, or one holds them all.
     #[must_use]
     pub fn owners(&self, id: AllocId, all: Interval) -> Vec<(usize, DeviceId)> {
         let state = self.lock();
@@ -32,7 +33,8 @@ impl Cache {
 
 fn owners(mut held: Vec<(Interval, DeviceId)>, all: Interval) -> Vec<(usize, DeviceId)> {
     held.sort_by_key(|(piece, device)| (piece.start, Reverse(piece.end), *device));
-    let (mut at, mut found) = (all.start, Vec::<(usize, DeviceId)>::new());
+    let (mut at, mut from) = (all.start, all.start);
+    let mut found = Vec::<(usize, DeviceId)>::new();
     for (piece, device) in held {
         if piece.end <= at {
             continue;
@@ -40,9 +42,13 @@ fn owners(mut held: Vec<(Interval, DeviceId)>, all: Interval) -> Vec<(usize, Dev
         match found.last_mut() {
             Some((end, last)) if *last == device => *end = piece.end,
             last => {
-                // Bytes between the pieces.
                 if let Some((end, _)) = last {
-                    *end = piece.start.max(at);
+                    let both = piece.start.max(from)..at;
+                    *end = match both.is_empty() {
+                        true => piece.start,
+                        false => both.start + both.len().div_ceil(2),
+                    };
+                    from = *end;
                 }
                 found.push((piece.end, device));
             }
@@ -75,7 +81,12 @@ mod tests {
         // Bytes that no device holds, at the start, between pieces and at the end.
         assert_eq!(of(&[(110, 120, 0), (150, 170, 1)]), [(150, 0), (200, 1)]);
         // Bytes that two devices hold.
-        assert_eq!(of(&[(100, 160, 2), (140, 200, 1)]), [(160, 2), (200, 1)]);
+        assert_eq!(of(&[(100, 160, 2), (140, 200, 1)]), [(150, 2), (200, 1)]);
+        let thirds = [(100, 140, 0), (130, 170, 1), (160, 200, 2)];
+        assert_eq!(of(&thirds), [(135, 0), (165, 1), (200, 2)]);
+        // The second piece begins before the middle of what the first two have in common.
+        let nested = [(100, 150, 0), (110, 160, 1), (120, 200, 2)];
+        assert_eq!(of(&nested), [(130, 0), (145, 1), (200, 2)]);
         assert_eq!(of(&[(100, 130, 0), (130, 140, 1), (140, 200, 0)]).len(), 3);
         assert_eq!(of(&[(100, 130, 0), (120, 200, 0)]), []);
         assert_eq!(of(&[(100, 200, 0), (100, 200, 1), (150, 160, 2)]), []);
