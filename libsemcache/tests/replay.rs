@@ -24,12 +24,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use nix::sys::uio::pread;
-use semcache::base::counters::COUNTERS;
-use semcache::base::{Dtype, Form, Op, Routine, Uplo, Value};
+use semcache::base::counters::{COUNTERS, on_device};
+use semcache::base::{DeviceId, Dtype, Form, Op, Routine, Uplo, Value};
 use semcache::blas::{Call, Outcome};
 use semcache::cache::Cache;
+use semcache::hints::view::View;
 use semcache::host::{adopt, heap};
-use semcache::runtime::{self, Facts, io::open_for_io};
+use semcache::runtime::{self, Facts, hints, io::open_for_io};
 use testkit::runner::{self, Case};
 
 /// Elements of a vector: several panels of 4 KiB and a part of one.
@@ -110,7 +111,7 @@ fn make(call: &Call) -> Outcome {
 
 /// `y += alpha x`, on a device or on the host.
 fn axpy(alpha: f64, x: &Vector, y: &mut Vector) {
-    make(&vectors(Routine::Axpy, alpha, x.at, y.at, N));
+    make(&vectors(Routine::Axpy, alpha, x.at, y.at, y.want.len()));
     for (y, x) in y.want.iter_mut().zip(&x.want) {
         *y += alpha * x;
     }
@@ -119,7 +120,7 @@ fn axpy(alpha: f64, x: &Vector, y: &mut Vector) {
 #[track_caller]
 fn dot(x: &Vector, y: &Vector) {
     let want: f64 = x.want.iter().zip(&y.want).map(|(x, y)| x * y).sum();
-    let got = make(&vectors(Routine::Dot, 1.0, x.at, y.at, N));
+    let got = make(&vectors(Routine::Dot, 1.0, x.at, y.at, y.want.len()));
     assert_eq!(got, Outcome::Done(Value { re: want, im: 0.0 }));
 }
 
@@ -194,6 +195,7 @@ const CASES: &[(&str, fn())] = &[
     ("few locks", few_locks),
     ("shared pages", shared_pages),
     ("shared pages, two threads", two_on_shared_pages),
+    ("parts", parts),
     ("input written", || pair(|x, _| x.put(700, 50.0))),
     ("output written", || pair(|_, y| y.put(N - 1, 50.0))),
     ("output read", || {
@@ -504,6 +506,75 @@ fn threads() {
         STOP.store(true, Ordering::Relaxed);
     });
     assert!(COUNTERS.cache.replayed.get() > 0);
+}
+
+/// Of both vectors two devices hold a part each, long enough that copying them to one device would take longer: each computes its part.
+/// The calls are replayed until something disturbs one of the parts. Launches that a device refuses, if the configuration says so,
+/// may stop a replay between the parts.
+fn parts() {
+    const LONG: usize = 1 << 21;
+    const CUT: usize = LONG / 2 + 77;
+    let refuses = std::env::var("SEMCACHE_SIM").is_ok_and(|mode| mode.contains("launches"));
+    let (mut x, mut y) = (Vector::of(LONG, 1.0), Vector::of(LONG, 2.0));
+    let spread = |v: &Vector| {
+        for (device, part) in [(0, 0..CUT), (1, CUT..LONG)] {
+            let view = View {
+                addr: v.at + part.start * 8,
+                rows: part.len(),
+                cols: 1,
+                ld: part.len(),
+                element: 8,
+            };
+            hints::prefetch(&view, device, false).unwrap();
+        }
+    };
+    let both = |x: &Vector, y: &mut Vector| {
+        axpy(2.0, x, y);
+        dot(x, y);
+    };
+    let tasks = || [0, 1].map(|id| on_device(DeviceId(id)).tasks.get());
+    for round in 0..6 {
+        spread(&x);
+        spread(&y);
+        if refuses {
+            (0..12).for_each(|_| both(&x, &mut y));
+        } else {
+            until_replayed(2, || both(&x, &mut y));
+            let before = tasks();
+            both(&x, &mut y);
+            let done = tasks().iter().zip(before).all(|(now, old)| *now >= old + 2);
+            assert!(
+                done,
+                "both devices computed a part of both calls: {before:?}, {:?}",
+                tasks()
+            );
+        }
+        match round {
+            0 => x.put(5, 9.0),
+            1 => y.put(LONG - 1, 9.0),
+            2 => assert_eq!(y.get(CUT - 1), y.want[CUT - 1]),
+            3 => hints::evict(&whole(&x), 1).unwrap(),
+            _ => {}
+        }
+        both(&x, &mut y);
+        if round % 2 == 1 {
+            y.check();
+            x.check();
+        }
+    }
+    assert!(COUNTERS.cache.replayed.get() > 0);
+}
+
+/// All of a vector, as hints name it.
+fn whole(v: &Vector) -> View {
+    let rows = v.want.len();
+    View {
+        addr: v.at,
+        rows,
+        cols: 1,
+        ld: rows,
+        element: 8,
+    }
 }
 
 /// A scalar of zero or one makes another call.
@@ -817,9 +888,19 @@ fn case(name: &str, body: fn(), devices: &str, mode: &str) -> Case {
 fn main() {
     let mut cases = Vec::new();
     for &(name, body) in CASES {
-        for devices in ["sim:1", "sim:2"] {
+        let devices: &[&str] = match name {
+            "parts" => &["sim:2"],
+            _ => &["sim:1", "sim:2"],
+        };
+        for devices in devices {
             for mode in ["", "late", "poison", "late,poison", "poison,seed=5"] {
                 cases.push(case(name, body, devices, mode));
+            }
+        }
+        if name == "parts" {
+            for n in [7, 8, 10, 16] {
+                let refused = format!("fail=launches:{n},poison,late");
+                cases.push(case(name, body, "sim:2", &refused));
             }
         }
         if name == "lost" {

@@ -85,6 +85,20 @@ impl Call {
         self.at.get(..count).unwrap_or(&self.at)
     }
 
+    /// The call on the elements of its vectors, which lie next to each other, from this one on.
+    #[must_use]
+    pub fn from(&self, element: usize) -> Call {
+        let mut rest = *self;
+        for dim in self.routine.record().signature.sizes {
+            *rest.size_mut(*dim) -= element as i64;
+        }
+        let operands = self.operands().len();
+        for pointer in rest.at.iter_mut().take(operands) {
+            pointer.addr = pointer.addr.wrapping_add(element * self.dtype.size());
+        }
+        rest
+    }
+
     /// The sizes, as a checked problem names them (`m`, `n`, `k`).
     #[must_use]
     pub fn sizes(&self) -> [i64; 3] {

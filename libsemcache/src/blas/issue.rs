@@ -277,7 +277,7 @@ impl Issue {
                     number,
                     excess,
                     landed: &landed,
-                    repeats: None,
+                    repeats: &[],
                 },
             );
         }

@@ -2,7 +2,8 @@
 //! new check, decision or plan.
 //!
 //! A program that works on resident operands makes the same calls over and over. The second call of a kind leaves a
-//! note: its kernel, and the replicas that its operands lie in ([`Cache::conclude`]). From then on the call needs no
+//! note: its kernels (one, but of a call of level 1 one for each part of its vectors), and the replicas that their operands lie in
+//! ([`Cache::conclude`]). From then on the call needs no
 //! check of its arguments, no decision, no plan and no step of the protocol, as long as its operands are untouched,
 //! which [`Cache::again`] checks, and as long as their host memory still belongs to the same blocks, which
 //! [`host::stands`] checks. If either check fails, the call takes the ordinary path, as if there were no note.
@@ -18,27 +19,28 @@ use super::plain::{self, Plain};
 use super::{names, section, value};
 use crate::base::counters::{self, COUNTERS, PAGE, on_device};
 use crate::base::heuristics::Heuristic;
-use crate::base::{Interval, Value};
+use crate::base::ids::MAX_DEVICES;
+use crate::base::{DeviceId, Interval, Value};
 use crate::cache::call::Made;
-use crate::cache::hot::Resident;
+use crate::cache::cells::Taken;
+use crate::cache::hot::{Again, Resident};
 use crate::cache::lost;
 use crate::cache::task::Use;
 use crate::cache::{self, Cache};
 use crate::device::api::{BUFFER_BYTES, Kernel, Operand};
 use crate::host::{self, Block};
-use crate::plan::{Access, Plan, Task};
+use crate::plan::{self, Access, Plan, Task};
 use crate::policy::call_sites::{self, CallSites};
 use crate::sched;
 use crate::sched::kernel::kernel;
+use smallvec::SmallVec;
 
 /// The note of a call that can be replayed.
 #[derive(Debug)]
 pub struct Note {
     /// The call with its scalars reduced to zero, one or another number.
     like: Call,
-    resident: Resident,
-    /// The kernel of the last ordinary call. A replay replaces its scalars and the address of a reduction's value.
-    kernel: Kernel,
+    parts: Vec<Part>,
     blocks: Vec<Block>,
     reduces: bool,
     /// Bytes that copying all operands at every call would move.
@@ -52,6 +54,23 @@ pub struct Note {
     replays: u32,
     /// What the host BLAS would take.
     plain: Plain,
+}
+
+/// A kernel of the last ordinary call, and where its operands lie. A replay replaces the kernel's scalars and the address of a reduction's
+/// value.
+#[derive(Debug)]
+struct Part {
+    resident: Resident,
+    kernel: Kernel,
+}
+
+/// How a replay ended.
+#[derive(Debug)]
+pub enum Replayed {
+    /// The call is done. A result in mapped memory is still to be copied.
+    Whole(Outcome, Option<Landed>),
+    /// A device has refused a part: of the vectors the elements from this one on are not computed.
+    Until(usize),
 }
 
 /// An input that each replay uploads from a buffer.
@@ -98,30 +117,27 @@ impl Known<'_> {
         Sends::of_site(self.place.sends())
     }
 
-    /// Replays the call if its operands are unchanged, and counts it as offloaded. A result in mapped memory is returned, too.
-    /// `None`: nothing was launched, and the call takes the ordinary path.
+    /// Replays the call if its operands are unchanged, and counts it as offloaded if it is done.
+    /// `None`: no operand has changed, and the call takes the ordinary path.
     #[must_use]
-    pub fn again(
-        &self,
-        cache: &Cache,
-        inputs: Option<&Inputs>,
-    ) -> Option<(Outcome, Option<Landed>)> {
-        let (outcome, landed, plain) = self.launched(cache, inputs)?;
-        plain::set(plain);
-        counters::offloaded(names::index(self.call.routine, self.call.dtype));
-        Some((outcome, landed))
+    pub fn again(&self, cache: &Cache, inputs: Option<&Inputs>) -> Option<Replayed> {
+        let (replayed, plain) = self.launched(cache, inputs)?;
+        if matches!(replayed, Replayed::Whole(..)) {
+            plain::set(plain);
+            counters::offloaded(names::index(self.call.routine, self.call.dtype));
+        }
+        Some(replayed)
     }
 
-    /// As [`Known::again`] without counting a call, for a product of a batch.
+    /// As [`Known::again`] without counting a call, for a product of a batch, which has no parts.
     pub(super) fn launch(&self, cache: &Cache) -> Option<Option<Landed>> {
-        self.launched(cache, None).map(|(_, landed, _)| landed)
+        match self.launched(cache, None)? {
+            (Replayed::Whole(_, landed), _) => Some(landed),
+            (Replayed::Until(_), _) => None,
+        }
     }
 
-    fn launched(
-        &self,
-        cache: &Cache,
-        inputs: Option<&Inputs>,
-    ) -> Option<(Outcome, Option<Landed>, Plain)> {
+    fn launched(&self, cache: &Cache, inputs: Option<&Inputs>) -> Option<(Replayed, Plain)> {
         // If another thread replays the same call, this one takes the ordinary path.
         let mut site = self.place.site()?;
         let like = like(self.call);
@@ -139,12 +155,18 @@ impl Known<'_> {
             }
         }
         let record = self.call.routine.record();
-        let mut kernel = Kernel {
-            alpha: record.alpha.take(self.call.alpha),
-            beta: record.beta.take(self.call.beta),
-            ..note_of.kernel
-        };
-        let on = note_of.resident.device();
+        let again = note_of.parts.iter_mut().map(|part| Again {
+            kernel: Kernel {
+                alpha: record.alpha.take(self.call.alpha),
+                beta: record.beta.take(self.call.beta),
+                ..part.kernel
+            },
+            resident: &mut part.resident,
+        });
+        let mut parts: SmallVec<[Again<'_>; 1]> = again.collect();
+        let first = parts.first_mut()?;
+        let on = first.resident.device();
+        // Only calls of one kernel have inputs that are sent, or a result in mapped memory.
         let sent = match inputs {
             _ if note_of.sent.is_empty() => None,
             Some(inputs) if inputs.sends == note_of.sends => {
@@ -152,49 +174,49 @@ impl Known<'_> {
                 for sent in &note_of.sent {
                     let addr = base + sent.begin as u64;
                     let step = sent.step;
-                    kernel.at[sent.part] = Operand { addr, step };
+                    first.kernel.at[sent.part] = Operand { addr, step };
                 }
                 Some(upload)
             }
             _ => return None,
         };
+        let mut cells: SmallVec<[Taken; 1]> = SmallVec::new();
         // Before the buffer of the inputs is given back.
-        let refused = || {
+        let refused = |cells: SmallVec<[Taken; 1]>| {
+            cells.into_iter().for_each(|cell| cache.give_cell(cell));
             if let Some(upload) = sent {
                 let _ = cache.backend().wait(upload);
             }
         };
-        let cell = match &note_of.mapped {
+        match &note_of.mapped {
             None if note_of.reduces => {
-                let Some(cell) = cache.take_cell(on) else {
-                    refused();
-                    return None;
-                };
-                kernel.out = cell.addr();
-                Some(cell)
+                for part in &mut parts {
+                    let Some(cell) = cache.take_cell(part.resident.device()) else {
+                        refused(cells);
+                        return None;
+                    };
+                    part.kernel.out = cell.addr();
+                    cells.push(cell);
+                }
             }
-            None => None,
+            None => {}
             Some((place, _)) => {
                 let Some(buffer) = cache.take_buffer(on) else {
-                    refused();
+                    refused(cells);
                     return None;
                 };
-                kernel.at[place.part] = place.at(&buffer);
-                Some(buffer)
+                first.kernel.at[place.part] = place.at(&buffer);
+                cells.push(buffer);
             }
-        };
+        }
         // A result in memory of unknown lifetime always goes this way.
         let result = note_of.mapped.as_ref().map(|(_, u)| (u.id, u.view));
         let result = result.filter(|(id, _)| !cache::is_transient(*id));
-        // SAFETY: the kernel was made from the addresses that came with `resident`; only its scalars were changed, and
-        // the address of a value or a result, which is that of a cell or a buffer taken for this call alone.
-        let launched = unsafe { cache.again(&mut note_of.resident, &kernel, result, sent) };
-        let device = on_device(note_of.resident.device());
+        // SAFETY: the kernels were made from the addresses that came with `resident`; only their scalars were changed, and
+        // the addresses of a value or a result, which are those of cells or a buffer taken for this call alone.
+        let launched = unsafe { cache.again(&mut parts, result, sent) };
         let Ok(Some(launched)) = launched else {
-            if let Some(cell) = cell {
-                cache.give_cell(cell);
-            }
-            refused();
+            refused(cells);
             // If a device refused the launch, the ordinary path meets the refusal again and handles it.
             return None;
         };
@@ -203,11 +225,17 @@ impl Known<'_> {
                 matrix.calls.add(1);
             }
         }
+        let begun = launched.kernels.len();
+        let devices: SmallVec<[DeviceId; 2]> =
+            parts[..begun].iter().map(|p| p.resident.device()).collect();
+        let done: usize = parts[..begun].iter().map(|p| p.kernel.m).sum();
+        let complete = begun == parts.len();
+        // The site is unlocked before the call waits for the kernels, so that other threads can replay calls meanwhile.
+        let writes_back = parts.iter().any(|p| p.resident.writes_back());
+        let written = parts.first().and_then(|p| p.resident.written());
+        drop(parts);
         let (bytes, mapped, plain) = (note_of.bytes, note_of.mapped.clone(), note_of.plain);
-        // The site is unlocked before the call waits for the kernel, so that other threads can replay calls meanwhile.
-        let writes_back = note_of.resident.writes_back();
         self.place.set_writes_back(writes_back);
-        let written = note_of.resident.written();
         if let Some(id) = written {
             section::writes(id, Interval::new(0, usize::MAX), &|id| cache.knows(id));
         }
@@ -221,28 +249,51 @@ impl Known<'_> {
             // The kernel has changed its operands, so the host cannot compute the result again.
             lost::end_process(result, &error);
         }
-        let (outcome, landed) = match (cell, mapped) {
-            // If the device is lost, so is the value or the result; the call has changed no operand.
-            (Some(buffer), Some((_, operand))) => {
-                cache.backend().wait(launched.kernel).ok()?;
-                let landed = mapped::land(cache, buffer, &operand);
+        if !complete {
+            let reduces = !cells.is_empty();
+            // The cells are given back when no kernel will write them.
+            for kernel in launched.kernels {
+                let _ = cache.backend().wait(kernel);
+            }
+            refused(cells);
+            return (!reduces).then_some((Replayed::Until(done), plain));
+        }
+        let (outcome, landed) = match mapped {
+            // If a device is lost, so is the value or the result; the call has changed no operand.
+            Some((_, operand)) => {
+                let (kernel, buffer) = (launched.kernels.first(), cells.pop());
+                cache.backend().wait(*kernel?).ok()?;
+                let landed = mapped::land(cache, buffer?, &operand);
                 (Outcome::Done(Value::ZERO), landed)
             }
-            (Some(cell), None) => {
-                let value = cache.collect(cell, launched.kernel).ok()?;
-                let outcome = value::outcome(self.call.routine, self.call.dtype, &[value]);
+            None if !cells.is_empty() => {
+                let kernels = launched.kernels.iter();
+                let values = cells.into_iter().zip(kernels);
+                let values = values.map(|(cell, kernel)| cache.collect(cell, *kernel));
+                // Each cell is given back, also if another one's device is lost.
+                let values: SmallVec<[_; 1]> = values.collect();
+                let values: Result<SmallVec<[_; 1]>, _> = values.into_iter().collect();
+                let outcome = value::outcome(self.call.routine, self.call.dtype, &values.ok()?);
                 (outcome, None)
             }
-            (None, _) => (Outcome::Done(Value::ZERO), None),
+            None => (Outcome::Done(Value::ZERO), None),
         };
         COUNTERS.bytes.per_call.add(bytes);
         COUNTERS.cache.replayed.add(1);
         self.place.count_replay();
-        device.calls.add(1);
-        device.tasks.add(1);
-        Some((outcome, landed, plain))
+        for (i, id) in devices.iter().enumerate() {
+            let device = on_device(*id);
+            device.tasks.add(1);
+            if !devices[..i].contains(id) {
+                device.calls.add(1);
+            }
+        }
+        Some((Replayed::Whole(outcome, landed), plain))
     }
 }
+
+/// The most kernels of a call that is replayed.
+const MOST_PARTS: usize = 2 * MAX_DEVICES;
 
 /// Ends a call that ran on devices. If the same call could be launched again without any change of state, its note is
 /// stored, but not at the first time: most calls are never repeated.
@@ -257,11 +308,12 @@ pub(super) fn conclude(
         call, problem, key, ..
     } = item;
     let repeats = || {
-        // A replay launches one kernel; a part of the call is not the call.
-        let [task] = plan.tasks.as_slice() else {
+        // A part of the call is not the call.
+        if item.divided || plan.tasks.len() > MOST_PARTS {
             return None;
-        };
-        if item.divided {
+        }
+        let (first, others) = plan.tasks.split_first()?;
+        if !others.is_empty() && !plan::divides(problem) {
             return None;
         }
         let mut again = false;
@@ -270,7 +322,7 @@ pub(super) fn conclude(
                 again = core::mem::replace(&mut site.computed, true)
             });
         }
-        again.then_some(task)
+        again.then_some(first)
     };
     let reduces = problem.routine.reduces();
     let found = repeats().and_then(|task| {
@@ -280,44 +332,51 @@ pub(super) fn conclude(
         let operands = sent.iter().map(|s| task.parts[s.part].operand);
         let sends = Sends::new(task.device, operands);
         let uses = sites.uses(Heuristic::Mapped) && cache.takes_inputs(task.device);
-        (sends.is_empty() || uses).then_some((task, sent, sends))
+        let alone = plan.tasks.len() == 1;
+        let may = sends.is_empty() && (alone || mapped.is_none()) || alone && uses;
+        may.then_some((sent, sends))
     });
-    let Some((task, sent, sends)) = found else {
+    let Some((sent, sends)) = found else {
         cache.conclude(&made);
         return;
     };
     let absent =
         |j: usize| mapped.is_some_and(|place| place.part == j) || sent.iter().any(|s| s.part == j);
-    // A replay sets the kernel's scalars from the call, so they must be the same here, and the task must use whole
-    // operands.
-    let whole = task.kernel.alpha == problem.alpha
-        && task.kernel.beta == problem.beta
-        && task
-            .parts
-            .iter()
-            .copied()
-            .eq((0..placed.len()).map(|i| problem.whole(i)));
-    let uses: Option<Vec<Use>> = whole.then(|| {
+    // A replay sets the kernels' scalars from the call, so they must be the same here, and the tasks must use whole
+    // operands: one all of them, several of a call of level 1 each a part.
+    let whole = plan.tasks.iter().all(|task| {
+        let scalars = task.kernel.alpha == problem.alpha && task.kernel.beta == problem.beta;
+        let all = (0..placed.len()).map(|i| problem.whole(i));
+        scalars && (plan.tasks.len() > 1 || task.parts.iter().copied().eq(all))
+    });
+    let uses_of = |task: &Task| {
         let uses = sched::uses(problem, task, placed).into_iter().enumerate();
         let present = uses.filter(|(j, _)| !absent(*j));
-        present.map(|(_, u)| u).collect()
-    });
+        (task.device, present.map(|(_, u)| u).collect())
+    };
+    let repeats: Vec<(DeviceId, Vec<Use>)> = match whole {
+        true => plan.tasks.iter().map(uses_of).collect(),
+        false => Vec::new(),
+    };
     let found = cache.conclude(&Made {
-        repeats: uses.as_deref().map(|uses| (task.device, uses)),
+        repeats: &repeats,
         ..made
     });
-    let note = found.map(|(resident, at)| {
-        let mut at = at.into_iter();
-        let each = (0..task.parts.len()).map(|j| {
-            // Each replay has buffers of its own.
-            let present = (!absent(j)).then(|| at.next());
-            present.flatten().unwrap_or_default()
-        });
-        let each: Vec<Operand> = each.collect();
+    let note = found.map(|found| {
+        let part = |(task, (resident, at)): (&Task, (Resident, Vec<Operand>))| {
+            let mut at = at.into_iter();
+            let each = (0..task.parts.len()).map(|j| {
+                // Each replay has buffers of its own.
+                let present = (!absent(j)).then(|| at.next());
+                present.flatten().unwrap_or_default()
+            });
+            let each: Vec<Operand> = each.collect();
+            let kernel = kernel(task, &each);
+            Part { resident, kernel }
+        };
         Note {
             like: like(call),
-            resident,
-            kernel: kernel(task, &each),
+            parts: plan.tasks.iter().zip(found).map(part).collect(),
             blocks: distinct(item.blocks.iter().copied().flatten().collect()),
             reduces,
             bytes: per_call_bytes(placed),
@@ -330,7 +389,7 @@ pub(super) fn conclude(
     });
     let writes_back = note
         .as_ref()
-        .is_some_and(|note| note.resident.writes_back());
+        .is_some_and(|note| note.parts.iter().any(|part| part.resident.writes_back()));
     // Without a note, an older one of the call is removed: the call cannot be replayed now.
     sites.with(*key, |site| {
         site.set_replay(note, writes_back, sends.number());

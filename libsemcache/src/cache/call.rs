@@ -71,8 +71,8 @@ pub struct Made<'a> {
     pub excess: Option<(AllocId, f64)>,
     /// Results that have been written back, and whose pages the CPU is to find readable.
     pub landed: &'a [(AllocId, Rect)],
-    /// The device and the whole operands of the call's kernel, if the kernel may be replayed.
-    pub repeats: Option<(DeviceId, &'a [Use])>,
+    /// The devices and operands of the call's kernels, if these may be replayed; else none.
+    pub repeats: &'a [(DeviceId, Vec<Use>)],
 }
 
 impl Cache {
@@ -219,9 +219,9 @@ impl Cache {
         (pending, first)
     }
 
-    /// Notes a call that devices have computed, and returns the placement of its operands if its kernel could be
+    /// Notes a call that devices have computed, and returns the placement of each kernel's operands if the call could be
     /// replayed.
-    pub fn conclude(&self, made: &Made<'_>) -> Option<(Resident, Vec<Operand>)> {
+    pub fn conclude(&self, made: &Made<'_>) -> Option<Vec<(Resident, Vec<Operand>)>> {
         let mut guard = self.lock();
         let state = &mut *guard;
         for (id, rect) in made.landed {
@@ -237,8 +237,13 @@ impl Cache {
             h.prediction_error().took(made.number, seconds);
         }
         self.called(state);
-        let (device, uses) = made.repeats?;
-        self.resident(state, device, uses)
+        if made.repeats.is_empty() {
+            return None;
+        }
+        let kernels = made.repeats.iter();
+        kernels
+            .map(|(device, uses)| self.resident(state, *device, uses))
+            .collect()
     }
 
     /// Counts a call that ran on devices. Panels that were write-through for long enough may be protected again.

@@ -1,9 +1,9 @@
-//! Replay: a kernel is launched again, without a new decision or placement, while all its operands lie in device memory
-//! where it needs them.
+//! Replay: the kernels of a call are launched again, without a new decision or placement, while all their operands lie in device memory
+//! where they need them. Most calls have one; one of level 1 on parts of vectors has one for each device.
 //!
-//! [`Cache::conclude`] looks at the state after a call. If queueing the call's kernel once more would change nothing
+//! [`Cache::conclude`] looks at the state after a call. If queueing the call's kernels once more would change nothing
 //! but the lists of operations in flight, `conclude` notes where the operands lie and the version of each operand's
-//! directory. [`Cache::again`] compares the versions under the lock and launches the kernel. Any event that makes an
+//! directory. [`Cache::again`] compares the versions under the lock and launches the kernels. Any event that makes an
 //! operand unfit for that (an access of the CPU, a write by another call, eviction, resizing, free, flush,
 //! write-through, loss of the device) either changes the operand's directory, and with it the version
 //! (`cache::versioned`), or shows in a field that is checked at each replay, or in a scan of write-tracked pages
@@ -18,6 +18,7 @@ use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Intent, Rect, ReplicaId};
 use crate::device::api::{Kernel, Operand, Ticket};
 use crate::transfer::{Deps, Store};
+use smallvec::SmallVec;
 
 /// The largest number of operands of a kernel.
 pub const OPERANDS: usize = 3;
@@ -47,12 +48,22 @@ pub struct Resident {
     reads: u64,
 }
 
-/// A kernel that was launched again by a replay.
+/// A kernel that a replay is to launch again.
+#[derive(Debug)]
+pub struct Again<'a> {
+    /// Where its operands lie.
+    pub resident: &'a mut Resident,
+    /// The kernel.
+    pub kernel: Kernel,
+}
+
+/// The kernels that were launched again by a replay.
 #[derive(Debug)]
 #[must_use = "the call may not return before pending copies have ended"]
 pub struct Launched {
-    /// The kernel's ticket.
-    pub kernel: Ticket,
+    /// The kernels' tickets, in their order. If a device has refused one of several, it and those behind it were not launched and have
+    /// none.
+    pub kernels: SmallVec<[Ticket; 2]>,
     /// The write-backs to shared pages that the call has to wait for.
     pub pending: Result<PendingCopies, CacheError>,
 }
@@ -101,8 +112,8 @@ impl Entry {
 
 impl Cache {
     /// Notes where the operands of a kernel lie that was just queued on `device`, if the kernel could be launched again
-    /// without any change of the directories. `uses` are whole operands of a call, so the effects of the call's end are
-    /// checked too.
+    /// without any change of the directories. The operands of a call's kernels together are all bytes of the call's operands, so the
+    /// effects of the call's end are checked too.
     pub(super) fn resident(
         &self,
         state: &State,
@@ -139,22 +150,21 @@ impl Cache {
         Some((resident, located))
     }
 
-    /// Launches a kernel whose operands lie where an earlier call placed them, and queues the write-back of the bytes
-    /// that it writes on pages shared with other data. `None`: an operand has moved or changed, or the call needs the
+    /// Launches the kernels of a call, whose operands lie where an earlier call placed them, and queues the write-back of the bytes
+    /// that they write on pages shared with other data. `None`: an operand has moved or changed, or the call needs the
     /// full path; nothing was launched. If such a write-back is refused after the launch, the only copy of the bytes is
-    /// gone. `result` is what the kernel leaves in mapped memory, if the use of its block says whether it may;
-    /// `sent` the upload of other inputs.
+    /// gone. `result` is what the only kernel leaves in mapped memory, if the use of its block says whether it may;
+    /// `sent` the upload of other inputs of it.
     ///
     /// # Errors
     /// Refused or lost; nothing was launched.
     ///
     /// # Safety
-    /// The addresses in `kernel` are those that [`Cache::conclude`] returned for these operands, and the address of a
+    /// The addresses in each kernel are those that [`Cache::conclude`] returned for these operands, and the address of a
     /// cell of the device that the caller has taken.
     pub unsafe fn again(
         &self,
-        resident: &mut Resident,
-        kernel: &Kernel,
+        parts: &mut [Again<'_>],
         result: Option<(AllocId, Rect)>,
         sent: Option<Ticket>,
     ) -> Result<Option<Launched>, CacheError> {
@@ -164,18 +174,18 @@ impl Cache {
         if !self.whole() || state.calls + 1 >= state.forgive_at {
             return Ok(None);
         }
-        for placement in &mut resident.operands {
+        for placement in parts.iter_mut().flat_map(|p| &mut p.resident.operands) {
             if placement.write && state.uses.due(placement.id) || !placement.stands(state) {
                 return Ok(None);
             }
         }
         let mut pending = PendingCopies::default();
-        for placement in resident.writing_back() {
+        for placement in parts.iter().flat_map(|p| p.resident.writing_back()) {
             let e = state.entries.get(&placement.id).ok_or(CacheError::Gone)?;
             let come = self.beside(placement.id, e, placement.write_back.clone());
             pending.on_edges.push(come);
         }
-        for placement in &resident.operands {
+        for placement in parts.iter().flat_map(|p| &p.resident.operands) {
             if self.inspect_locked(state, placement.id, placement.view.span())? {
                 return Ok(None);
             }
@@ -185,54 +195,65 @@ impl Cache {
         {
             return Ok(None);
         }
-        let mut deps = Deps::default();
-        sent.into_iter().for_each(|upload| deps.add(upload));
-        for placement in &resident.operands {
-            let e = state.entries.get(&placement.id).ok_or(CacheError::Gone)?;
-            let Some(s) = e.stores.get(&placement.replica) else {
-                return Ok(None);
+        let mut kernels = SmallVec::new();
+        for Again { resident, kernel } in &*parts {
+            let mut deps = Deps::default();
+            sent.into_iter().for_each(|upload| deps.add(upload));
+            for placement in &resident.operands {
+                let e = state.entries.get(&placement.id).ok_or(CacheError::Gone)?;
+                let s = e.stores.get(&placement.replica).ok_or(CacheError::Gone)?;
+                if placement.write {
+                    changed::begun(e.block.start + placement.view.start);
+                }
+                s.ops.deps(&placement.view, placement.write, &mut deps);
+            }
+            // SAFETY: by the caller's promise the addresses are those of the operands when [`Cache::conclude`] noted them;
+            // the replicas that they lie in still exist, and replicas never move. The kernel is recorded in the replicas'
+            // operations below, so their memory is not reused before it completes.
+            let launched = unsafe { self.backend.launch(resident.device, deps.tickets(), kernel) };
+            let ticket = match launched {
+                Ok(ticket) => ticket,
+                Err(error) if kernels.is_empty() => return Err(error.into()),
+                Err(_) => break,
             };
-            if placement.write {
-                changed::begun(e.block.start + placement.view.start);
+            for placement in &resident.operands {
+                state.clock += 1;
+                let stamp = state.clock;
+                if let Some(s) = placement.store(state) {
+                    s.ops
+                        .push(self.backend, placement.view, ticket, placement.write);
+                    s.stamp = stamp;
+                }
+                let reads = placement
+                    .touched
+                    .iter()
+                    .any(|(_, i)| *i != Intent::Overwrite);
+                // Parts of a call are on the same blocks.
+                if kernels.is_empty() {
+                    state.note_repeat(placement.id, placement.write, reads);
+                }
             }
-            s.ops.deps(&placement.view, placement.write, &mut deps);
-        }
-        // SAFETY: by the caller's promise the addresses are those of the operands when [`Cache::conclude`] noted them;
-        // the replicas that they lie in still exist, and replicas never move. The kernel is recorded in the replicas'
-        // operations below, so their memory is not reused before it completes.
-        let ticket = unsafe { self.backend.launch(resident.device, deps.tickets(), kernel) }?;
-        for placement in &resident.operands {
-            state.clock += 1;
-            let stamp = state.clock;
-            if let Some(s) = placement.store(state) {
-                s.ops
-                    .push(self.backend, placement.view, ticket, placement.write);
-                s.stamp = stamp;
-            }
-            let reads = placement
-                .touched
-                .iter()
-                .any(|(_, i)| *i != Intent::Overwrite);
-            state.note_repeat(placement.id, placement.write, reads);
+            kernels.push(ticket);
         }
         state.calls += 1;
-        let pending = self.queue_write_backs(state, resident, pending);
+        let launched = &parts[..kernels.len()];
+        let pending = self.queue_write_backs(state, launched, pending);
         drop(guard);
-        COUNTERS.cache.hits.add(resident.reads);
-        Ok(Some(Launched {
-            kernel: ticket,
-            pending,
-        }))
+        COUNTERS
+            .cache
+            .hits
+            .add(launched.iter().map(|p| p.resident.reads).sum());
+        Ok(Some(Launched { kernels, pending }))
     }
 
     /// Queues the write-backs to shared pages that the call has to wait for.
     fn queue_write_backs(
         &self,
         state: &mut State,
-        resident: &Resident,
+        launched: &[Again<'_>],
         mut pending: PendingCopies,
     ) -> Result<PendingCopies, CacheError> {
-        for placement in resident.writing_back() {
+        for placement in launched.iter().flat_map(|p| p.resident.writing_back()) {
             let e = state
                 .entries
                 .get_mut(&placement.id)

@@ -57,6 +57,7 @@ use crate::blas::checks::{Group, check};
 use crate::blas::finish::{HostBlas, HostHas};
 use crate::blas::mapped::Landed;
 use crate::blas::offload_policy::Policy;
+use crate::blas::replay::Replayed;
 use crate::blas::run::Ran;
 use crate::blas::window::Gone;
 use crate::blas::{self, Call, Outcome, call_key, names};
@@ -100,23 +101,36 @@ pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
     let traced = begin(call.sizes(), call.routine.name(call.dtype));
     blas::deliver::part_with_gone(call, false);
     let key = call_key::of(call);
-    if usual.devices_have_it()
-        && let Some(outcome) = repeat(call, key)
-    {
-        if let Some(traced) = traced {
-            traced.end(Side::Replayed);
+    let repeated = match usual.devices_have_it() {
+        true => repeat(call, key),
+        false => None,
+    };
+    let rest = match repeated {
+        Some(Replayed::Whole(outcome, _)) => {
+            if let Some(traced) = traced {
+                traced.end(Side::Replayed);
+            }
+            at_site.ran(None);
+            drop(usual);
+            blas::deliver::deliver(call);
+            timed.end(timed::Ran::Devices, None);
+            return outcome;
         }
-        at_site.ran(None);
-        drop(usual);
-        blas::deliver::deliver(call);
-        timed.end(timed::Ran::Devices, None);
-        return outcome;
-    }
+        Some(Replayed::Until(element)) => Some(call.from(element)),
+        None => None,
+    };
+    // The host BLAS would compute the whole call.
+    let must_run = facts.must_run || rest.is_some();
+    let facts = &Facts { must_run, ..*facts };
+    let (call, key) = match &rest {
+        Some(rest) => (rest, call_key::of(rest)),
+        None => (call, key),
+    };
     let ran = group(&Group::single(call, key), usual, at_site, facts, traced);
     let place = place(&ran, facts);
     let outcome = match ran {
         Ok(ran) => ran.outcome,
-        Err(_) if facts.must_run => {
+        Err(_) if must_run => {
             let _in_host = Spending::on(Spent::Host);
             blas::local::compute(get().and_then(|r| r.cache), call)
         }
@@ -264,7 +278,7 @@ fn elsewhere(group: &Group<'_>) -> WhyHost {
 
 /// Replays a call: runs it as the same call ran before, if it is known and its operands are in the state that it left
 /// them in.
-fn repeat(call: &Call, key: u64) -> Option<Outcome> {
+fn repeat(call: &Call, key: u64) -> Option<Replayed> {
     if mode() != Mode::On {
         return None;
     }
@@ -282,7 +296,7 @@ fn repeat(call: &Call, key: u64) -> Option<Outcome> {
     }
     // Signals are blocked as in `decide`. Operands that stay on devices are not read here: the call touches no host
     // memory.
-    let (outcome, landed) = {
+    let replayed = {
         let _blocked = SignalsBlocked::new();
         let _underway = Underway::begin()?;
         let mut inputs = None;
@@ -296,10 +310,13 @@ fn repeat(call: &Call, key: u64) -> Option<Outcome> {
         }
         ended?
     };
-    if let Some(landed) = landed {
-        landed.store();
-    }
-    Some(outcome)
+    Some(match replayed {
+        Replayed::Whole(outcome, Some(landed)) => {
+            landed.store();
+            Replayed::Whole(outcome, None)
+        }
+        others => others,
+    })
 }
 
 /// The configuration, if the configuration and the state of the process allow the routine on devices.
