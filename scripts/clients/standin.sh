@@ -233,8 +233,8 @@ for name in $removed; do
 done
 say "without cuSPARSE: on the host"
 
-# Dense solvers: every function of cuSOLVER is called, and fails at its first and its last call, once or from then on: LAPACK computes
-# what a device does not. A lost device may have had the only copy of a product's result.
+# Dense solvers: every function of cuSOLVER is called, and fails at its first and its last call, once or from then on (quick: from its
+# first call on, and once at its last): LAPACK computes what a device does not. A lost device may have had the only copy of a product's result.
 gcc -O2 -g -Wall -Wextra -o "$dir/solvers" "$ROOT/tests/clients/solvers.c" -llapack -lblas -lm
 for type in s d c z; do ./solvers 200 1 $type >solvers.plain.$type; done
 ./solvers 200 1 >solvers.plain.dscz
@@ -252,25 +252,27 @@ for setting in "${settings[@]}"; do
 done
 # What LAPACK itself calls for small matrices is tested above.
 inner=$(printf '%s,' {s,d,c,z}{copy,scal,axpy,gemv,trmv} {s,d}{ger,dot,nrm2,asum} {c,z}ger{u,c} {c,z}dot{u,c} {sc,dz}{nrm2,asum} i{s,d,c,z}amax)
+for types in s d c z; do
+    solver "$dir/gpu" "SEMCACHE_DISABLE=${inner%,}" "SEMCACHE_STANDIN=${settings[-1]}" "SEMCACHE_STANDIN_COUNTS=$dir/counts.$types"
+done
 grep ^cusolver counts | while read -r name _; do
     # Products with Q, and exchanges of rows, have a function for each element type.
     case $name in cusolverDn[SCZ][ou][rn]mqr* | cusolverDn[SCZ]laswp) types=${name:10:1} types=${types,,} ;; *) types=d ;; esac
-    solver "$dir/gpu" "SEMCACHE_DISABLE=${inner%,}" "SEMCACHE_STANDIN=${settings[-1]}" "SEMCACHE_STANDIN_COUNTS=$dir/counts.one"
-    calls=$(awk -v name="$name" '$1 == name { print $2 }' counts.one)
-    for n in $(printf '%s\n' 1 "$calls" | sort -nu); do
-        for how in "$name:$n" "$name:$n:sticky"; do
-            rm -f one.json
-            solver "$dir/gpu" "SEMCACHE_DISABLE=${inner%,}" "SEMCACHE_STANDIN=${settings[-1]}" "SEMCACHE_STANDIN_FAIL=$how"
-            if [ "$status" = 70 ] && [[ $how == *:sticky ]] && grep -q 'the only copy of the matrix' run.stderr; then
-                printf 'gone\n'
-            elif [ $status = 0 ] && cmp solvers.plain.$types run.out && [ "$(wc -l <run.stderr)" -le 2 ] && ! grep -q '^semcache-standin' run.stderr; then
-                grep -q '"refused": *[1-9]' one.json || fail "$how: no call was refused"
-                printf 'host\n'
-            else
-                cat run.stderr >&2
-                fail "$how: status $status"
-            fi
-        done
+    calls=$(awk -v name="$name" '$1 == name { print $2 }' "counts.$types")
+    ways=("$name:1" "$name:1:sticky" "$name:$calls" "$name:$calls:sticky")
+    [ -z "$quick" ] || ways=("$name:1:sticky" "$name:$calls")
+    for how in "${ways[@]}"; do
+        rm -f one.json
+        solver "$dir/gpu" "SEMCACHE_DISABLE=${inner%,}" "SEMCACHE_STANDIN=${settings[-1]}" "SEMCACHE_STANDIN_FAIL=$how"
+        if [ "$status" = 70 ] && [[ $how == *:sticky ]] && grep -q 'the only copy of the matrix' run.stderr; then
+            printf 'gone\n'
+        elif [ $status = 0 ] && cmp solvers.plain.$types run.out && [ "$(wc -l <run.stderr)" -le 2 ] && ! grep -q '^semcache-standin' run.stderr; then
+            grep -q '"refused": *[1-9]' one.json || fail "$how: no call was refused"
+            printf 'host\n'
+        else
+            cat run.stderr >&2
+            fail "$how: status $status"
+        fi
     done
 done >ends
 say "cuSOLVER: $(wc -l <ends) failures, $(grep -c host ends) finished on the host"
