@@ -16,7 +16,7 @@ CLIENTS=(libblas3 liblapack3 libblas-test liblapack-test libblas64-3 libblas64-t
 PYTHON_CLIENTS=(libpython3.11-testsuite python3-numpy python3-scipy python3-sklearn python3-torch)
 CXX_CLIENTS=(g++ libarmadillo-dev libeigen3-dev libsuitesparse-dev)
 PROGRAMS=(liblapack3 libopenblas-pthread-dev xz-utils binutils libopenmpi-dev libmumps-seq-dev nwchem-openmpi)
-MPI=(mpich libmpich-dev)
+MPI=(mpich libmpich-dev hpcc)
 USERFAULTFD=(libclang1-14 libclang-common-14-dev)
 RETRY=(-o Acquire::Retries=5) # of apt: a fetch that fails once
 

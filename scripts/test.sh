@@ -91,14 +91,15 @@ step 1 host_blas
 # The client suites, each with the seconds of its quick part.
 suites=(1:legacy 2:caffe 2:tools 260:edge 2:security 3:doors 135:standin 15:beside 21:netlib 35:netlib_alloc 33:lapack
     38:numpy 45:cxx 16:r_octave 60:trace 12:top 53:bench 8:virtual 6:time 70:library 65:mpi 3:stress 40:fuzz 130:entry 20:report
-    12:schemas 65:solvers)
+    12:schemas 150:solvers)
 case "${1:-}" in
 '')
     # C, Fortran and NumPy programs, programs without a BLAS, R and Octave with tests of their own, several ranks, random programs
     # in late and poison mode, another user of CUDA, and programs with files, signals, children and memory of their own.
-    for suite in 1:legacy 2:caffe 2:tools 8:virtual 65:solvers 60:library 2:security 3:doors 8:mkl 16:r_octave 3:stress; do
+    for suite in 1:legacy 2:caffe 2:tools 8:virtual 60:library 2:security 3:doors 8:mkl 16:r_octave 3:stress; do
         step "${suite%:*}" clients "${suite#*:}" --quick
     done
+    step 25 only solvers '@(middle|wide|left)'
     step 5 only mpi ranks_openmpi_2
     step 30 only beside '@(copies|children_close)'
     step 30 only edge '@(arguments|files|kernel|memory|guards_barrier|processes_fork|children_vfork|signals_chain|ends_locals|patches_one)'

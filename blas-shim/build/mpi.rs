@@ -93,9 +93,15 @@ pub(crate) fn expand(text: &str) -> String {
             let of = |word| single(arguments, word);
             let name = format!("MPI_{name}{}", if *large { "_c" } else { "" });
             let letters: Vec<_> = ('a'..).take(arguments.len()).map(String::from).collect();
+            // Open MPI 4 has the persistent collective functions of MPI 4 as extensions.
+            let extension = *kind == "persistent" && arguments.contains(&"c") && !large;
+            let names = match extension {
+                true => format!("{name}, P{name}, MPIX{0}, PMPIX{0}", &name[3..]),
+                false => format!("{name}, P{name}"),
+            };
             writeln!(
                 hooks,
-                "hook!({name}, P{name}, ({}), Row {{ kind: Kind::{}, buffers: &[{}], comm: {}, root: {}, request: {}, handle: {}, \
+                "hook!([{names}], ({}), Row {{ name: \"{name}\", kind: Kind::{}, buffers: &[{}], comm: {}, root: {}, request: {}, handle: {}, \
                  number: {number}, flag: {}, index: {}, indices: {}, window: {}, window_at: {}, file: {}, rank: {}, base: {}, size: {}, given_up: {} }});",
                 letters.join(", "),
                 capital(kind),

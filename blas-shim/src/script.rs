@@ -23,15 +23,23 @@ use interpreter::Line;
 
 /// The site of the line of a script that makes a call, if that is wanted and the thread runs one; else `native`.
 pub(crate) fn site(symbol: &Symbol, native: Option<usize>) -> Option<usize> {
-    let Some(language) = init::config().sites else {
+    if init::config().sites.is_none() {
         return native;
-    };
-    let found = match language {
+    }
+    line().and_then(|line| known(symbol, &line)).or(native)
+}
+
+/// File and line of the script that the calling thread runs, if they are wanted.
+pub(crate) fn label() -> Option<String> {
+    line().map(|at| labelled(&at.file, at.line))
+}
+
+fn line() -> Option<Line> {
+    match init::config().sites? {
         Language::Python => python::line(),
         Language::R => r::line(),
         Language::Octave => octave::line(),
-    };
-    found.and_then(|line| known(symbol, &line)).or(native)
+    }
 }
 
 fn known(symbol: &Symbol, at: &Line) -> Option<usize> {

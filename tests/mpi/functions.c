@@ -3,12 +3,38 @@
  * a request is active, BLAS calls read what is being sent and compute elsewhere.
  *
  *   functions [GROUP]...     of the groups at the end of this file those named, or all but two: `spawn` (which Open MPI can
- *                            with its TCP transport), and `persistent`, collective functions of MPI 4 (in which MPICH 4.0
+ *                            with its TCP transport), and `persistent`, persistent collective functions (in which MPICH 4.0
  *                            hangs at times, most often after other groups)
  *
  * It prints, for each call and rank, a hash of the received matrix and one of the rest. With MPI_TRACE each rank says on
  * standard error what it is about to call. The program runs with 1 to 4 ranks. */
 #include "mpi_kit.h"
+
+#if defined OPEN_MPI && MPI_VERSION < 4
+/* Open MPI 4 has them as extensions. */
+#include <mpi-ext.h>
+#define MPI_Allgather_init MPIX_Allgather_init
+#define MPI_Allgatherv_init MPIX_Allgatherv_init
+#define MPI_Allreduce_init MPIX_Allreduce_init
+#define MPI_Alltoall_init MPIX_Alltoall_init
+#define MPI_Alltoallv_init MPIX_Alltoallv_init
+#define MPI_Alltoallw_init MPIX_Alltoallw_init
+#define MPI_Bcast_init MPIX_Bcast_init
+#define MPI_Exscan_init MPIX_Exscan_init
+#define MPI_Gather_init MPIX_Gather_init
+#define MPI_Gatherv_init MPIX_Gatherv_init
+#define MPI_Neighbor_allgather_init MPIX_Neighbor_allgather_init
+#define MPI_Neighbor_allgatherv_init MPIX_Neighbor_allgatherv_init
+#define MPI_Neighbor_alltoall_init MPIX_Neighbor_alltoall_init
+#define MPI_Neighbor_alltoallv_init MPIX_Neighbor_alltoallv_init
+#define MPI_Neighbor_alltoallw_init MPIX_Neighbor_alltoallw_init
+#define MPI_Reduce_init MPIX_Reduce_init
+#define MPI_Reduce_scatter_init MPIX_Reduce_scatter_init
+#define MPI_Reduce_scatter_block_init MPIX_Reduce_scatter_block_init
+#define MPI_Scan_init MPIX_Scan_init
+#define MPI_Scatter_init MPIX_Scatter_init
+#define MPI_Scatterv_init MPIX_Scatterv_init
+#endif
 
 enum {
     M = NN / 4,      /* numbers that a process exchanges with each other one */
@@ -128,8 +154,8 @@ static int brief, turn; /* Of two versions of a function, or of all modes, one i
                 BLOCKING(F, ARGS_##F());                                 \
                 REQUEST(I##f, ARGS_##F());                               \
             }                                                            \
-            MPI4(if (persistent && plain_types)                          \
-                     PERSISTENT(F##_init, ARGS_##F(), MPI_INFO_NULL);)   \
+            if (persistent && plain_types)                               \
+                PERSISTENT(F##_init, ARGS_##F(), MPI_INFO_NULL);         \
         }                                                                \
         MPI4(if (!brief || turn % 2 == 0) {                              \
             if (!persistent) {                                           \

@@ -24,6 +24,7 @@ pub(crate) mod objects;
 mod probe;
 mod products;
 mod provider;
+mod static_mpi;
 mod threads;
 
 use core::arch::naked_asm;
@@ -75,6 +76,7 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
         return binding(index, site, &objects, caller, Probes::All, true).map(leaked);
     }
     tell_objects(Some(&objects));
+    static_mpi::look(&objects);
     if let Some(known) = caller.and_then(|caller| sites::of_object(index, caller.start)) {
         let binding = Binding {
             site,

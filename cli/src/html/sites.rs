@@ -1,4 +1,4 @@
-//! The places in the code that call the BLAS, or whose accesses to matrices faulted, and what to do about each.
+//! The places in the code that call the BLAS, whose accesses to matrices faulted, or whose calls of MPI were given their bytes, and what to do about each.
 
 use maud::{Markup, html};
 use semcache::runtime::report::table::human;

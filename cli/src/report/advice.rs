@@ -14,6 +14,9 @@ pub(crate) fn site(site: &Site) -> String {
     if site.faults > 0 {
         return access(site);
     }
+    if site.buffers > 0 {
+        return message(site);
+    }
     let (host, devices) = (site.host(), site.offloaded);
     let most = site.why_host.iter().max_by_key(|(_, n)| **n);
     if let Some((name, n)) = most.filter(|_| host >= devices) {
@@ -39,6 +42,17 @@ fn access(site: &Site) -> String {
     match site.does.as_str() {
         "store" => "the CPU changes a matrix that devices hold: what it changes is sent again at the next call".to_owned(),
         _ => format!("the CPU reads results of devices: {} were copied back for it", human(site.d2h)),
+    }
+}
+
+fn message(site: &Site) -> String {
+    match site.d2h {
+        0 => "MPI writes what devices hold: it is sent again at the next call".to_owned(),
+        bytes => format!(
+            "MPI gets results of devices: {} were copied back, for {} buffers",
+            human(bytes),
+            site.buffers
+        ),
     }
 }
 
@@ -150,6 +164,18 @@ mod tests {
             ..writes
         };
         assert!(site(&shares).contains("pages of its own"));
+        let sends = Site {
+            does: "MPI_Send".to_owned(),
+            buffers: 2,
+            d2h: 1 << 20,
+            ..Site::default()
+        };
+        assert_eq!(
+            site(&sends),
+            "MPI gets results of devices: 1.0 MB were copied back, for 2 buffers"
+        );
+        let receives = Site { d2h: 0, ..sends };
+        assert!(site(&receives).contains("sent again at the next call"));
     }
 
     #[test]

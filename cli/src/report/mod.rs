@@ -189,9 +189,10 @@ used, each with its `kind` (`cuda`, `sim`), its bytes of `memory`, the calls of 
 to the host (`d2h`) and to it from other devices (`p2p`), and the calls that ran on other devices only, by reason (`left_out`; calls
 that repeat an earlier one are not among these), and in virtual time what its kernels and copies took together and when the last of them
 is complete, in nanoseconds (`virtual_time`). `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
-(`host`), and those by reason (`why_host`). `sites` lists the places in the code that call the BLAS or whose accesses to a protected page faulted, those that matter most first:
-file with the code (`object`), address in it (`offset`), what it `does` (a routine, `load`, `store`), the calls there as in `calls`,
-the bytes copied for them, faults, and seconds. An access by a function of the library of C counts for its caller (`through`). The calls
+(`host`), and those by reason (`why_host`). `sites` lists the places in the code that call the BLAS, whose accesses to a protected page faulted, or that
+called MPI with buffers of which devices held a part, those that matter most first:
+file with the code (`object`), address in it (`offset`), what it `does` (a routine, `load`, `store`, a function of MPI), the calls there as in `calls`,
+the bytes copied for them, faults, buffers of MPI that had to be made accessible, and seconds. An access by a function of the library of C counts for its caller (`through`). The calls
 of a script have the address of its interpreter's or module's call; with `SEMCACHE_SITES` `python`, `r` or `octave` those with a decision, and those
 of LAPACK, have the line of the script (`line`): in Python that of the innermost function outside of installed modules, for which each
 call takes Python's lock; in R that of

@@ -74,11 +74,13 @@ pub fn config() -> &'static Config {
     config
 }
 
+/// A variable of the environment.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that reads the environment"
 )]
-pub(crate) fn environment(name: &str) -> Option<String> {
+#[must_use]
+pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 

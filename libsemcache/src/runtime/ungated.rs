@@ -80,7 +80,7 @@ fn describe(why: Degraded) -> &'static str {
     match why {
         Degraded::OtherCuda => "other code in the process uses CUDA",
         Degraded::AsyncIo => "asynchronous I/O (io_uring, AIO) is in use",
-        Degraded::Mpi => "an MPI library is in use that is not known",
+        Degraded::Mpi => "an MPI library is in use that is not known, or linked statically",
         _ => why.name(),
     }
 }

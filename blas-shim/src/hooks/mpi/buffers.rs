@@ -11,6 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use super::datatype::Parts;
 use super::library::Library;
 use super::row::{Ends, Operand, Row, Shape, Who};
+use super::site;
 use crate::core::{Buffer, IoGuard, keep};
 
 /// Few are kept without an allocation, which blocks signals.
@@ -334,21 +335,22 @@ impl Place {
         Some(Extent { hull, bytes, parts })
     }
 
-    /// Makes the buffer accessible until what is returned is dropped.
-    pub(super) fn keep(&self, library: &Library, kept: &mut AllKept) {
+    /// Makes the buffer accessible for this function of MPI, until what is returned is dropped.
+    pub(super) fn keep(&self, library: &Library, by: &'static str, kept: &mut AllKept) {
         if let Some((hull, bytes)) = self.hull(library) {
-            keep_parts(hull, bytes, &|| self.parts(library).into(), kept);
+            keep_parts(hull, bytes, &|| self.parts(library).into(), by, kept);
         }
     }
 }
 
 impl Extent {
-    /// Makes the buffer accessible until what is returned is dropped.
-    pub(super) fn keep(&self, kept: &mut AllKept) {
+    /// As [`Place::keep`].
+    pub(super) fn keep(&self, by: &'static str, kept: &mut AllKept) {
         keep_parts(
             self.hull,
             self.bytes,
             &|| self.parts.as_slice().into(),
+            by,
             kept,
         );
     }
@@ -359,6 +361,7 @@ fn keep_parts<'a>(
     hull: Buffer,
     bytes: usize,
     parts: &dyn Fn() -> Cow<'a, [Range<isize>]>,
+    by: &'static str,
     kept: &mut AllKept,
 ) {
     if hull.len / 4 > bytes.saturating_add(GAP / 4) {
@@ -367,15 +370,18 @@ fn keep_parts<'a>(
             kept.extend(
                 parts
                     .iter()
-                    .map(|part| Kept::new(buffer(part, hull.written))),
+                    .map(|part| Kept::new(buffer(part, hull.written), by)),
             );
             return;
         }
     }
     let guard = keep(hull, |open| {
-        parts()
-            .iter()
-            .for_each(|part| open(buffer(part, hull.written)));
+        let parts = parts();
+        site::counted(by, || {
+            parts
+                .iter()
+                .for_each(|part| open(buffer(part, hull.written)));
+        });
     });
     kept.push(Kept {
         hull,
@@ -384,20 +390,21 @@ fn keep_parts<'a>(
 }
 
 impl Kept {
-    fn new(whole: Buffer) -> Kept {
+    fn new(whole: Buffer, by: &'static str) -> Kept {
         Kept {
             hull: whole,
-            _guard: keep(whole, |open| open(whole)),
+            _guard: keep(whole, |open| site::counted(by, || open(whole))),
         }
     }
 
     /// A buffer of this many bytes, which is written.
-    pub(super) fn bytes(addr: usize, len: usize) -> Kept {
-        Kept::new(Buffer {
+    pub(super) fn bytes(addr: usize, len: usize, by: &'static str) -> Kept {
+        let whole = Buffer {
             addr,
             len,
             written: true,
-        })
+        };
+        Kept::new(whole, by)
     }
 
     /// Whether another buffer lies in this one, so that it is kept accessible with it.

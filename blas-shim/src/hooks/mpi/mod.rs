@@ -16,6 +16,7 @@ mod library;
 mod operator;
 mod pending;
 mod row;
+mod site;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
@@ -37,11 +38,10 @@ use smallvec::{SmallVec, smallvec};
 const OTHER: c_int = 15;
 
 macro_rules! hook {
-    ($name:ident, $profiled:ident, ($($word:ident),*), $row:expr) => {
+    ([$($name:ident),*], $words:tt, $row:expr) => {
         const _: () = {
             static ROW: Row = $row;
-            hook!(@ $name, ($($word),*));
-            hook!(@ $profiled, ($($word),*));
+            $(hook!(@ $name, $words);)*
         };
     };
     (@ $name:ident, ($($word:ident),*)) => {
@@ -189,7 +189,7 @@ impl Calling<'_> {
         quietly(|| {
             let mut kept = AllKept::new();
             for place in buffers::of(self.library, self.row, self.words) {
-                place.keep(self.library, &mut kept);
+                place.keep(self.library, self.row.name, &mut kept);
             }
             kept
         })
@@ -294,7 +294,10 @@ impl Calling<'_> {
             quietly(|| {
                 let mut kept = AllKept::new();
                 if let Some(extents) = pending::persistent(request) {
-                    extents.iter().for_each(|extent| extent.keep(&mut kept));
+                    let name = self.row.name;
+                    extents
+                        .iter()
+                        .for_each(|extent| extent.keep(name, &mut kept));
                 }
                 // What an earlier round has left, if its end was not seen.
                 drop(pending::take(Use::Request(request)));
@@ -447,7 +450,10 @@ impl Calling<'_> {
             };
             // Without memory, and special values.
             let is_memory = len > 0 && addr >= page_size() && addr.checked_add(len).is_some();
-            Some((addr, is_memory.then(|| quietly(|| Kept::bytes(addr, len)))))
+            Some((
+                addr,
+                is_memory.then(|| quietly(|| Kept::bytes(addr, len, self.row.name))),
+            ))
         });
         let status = call();
         if status != 0 {
@@ -470,7 +476,10 @@ impl Calling<'_> {
                     None => stored(at.checked_sub(2)),
                 };
                 let addr = stored(base);
-                (addr, (len > 0).then(|| quietly(|| Kept::bytes(addr, len))))
+                (
+                    addr,
+                    (len > 0).then(|| quietly(|| Kept::bytes(addr, len, self.row.name))),
+                )
             }
             (None, Some(_)) if size.is_none() => {
                 // A buffer that was attached.

@@ -79,6 +79,8 @@ pub(super) struct Operand {
 /// The places of a function's arguments, as `mpi.txt` names them.
 #[derive(Debug)]
 pub(super) struct Row {
+    /// The function's name.
+    pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) buffers: &'static [Operand],
     pub(super) comm: Option<usize>,

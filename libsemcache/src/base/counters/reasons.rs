@@ -127,7 +127,7 @@ named! {
         Internal = "internal",
         /// The program uses asynchronous I/O (io_uring, AIO): results are copied to the host before a call returns.
         AsyncIo = "async_io",
-        /// The program uses an MPI library that is not known: results are copied to the host before a call returns.
+        /// The program uses an MPI library that is not known, or that is linked into it: results are copied to the host before a call returns.
         Mpi = "mpi",
         /// The process is a child, by fork, of one that used devices: calls run on the host BLAS.
         Forked = "forked",

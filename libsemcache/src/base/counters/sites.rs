@@ -1,4 +1,5 @@
-//! Counters by call site (the instruction behind a call of a BLAS routine), and by the instructions whose accesses faulted.
+//! Counters by call site (the instruction behind a call of a BLAS routine, or of a function of MPI), and by the instructions whose accesses
+//! faulted.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,6 +24,8 @@ pub enum Kind {
     Load,
     /// It stores to protected memory.
     Store,
+    /// It calls a function of MPI, whose name its label begins with.
+    Message,
 }
 
 impl Kind {
@@ -31,6 +34,7 @@ impl Kind {
             Kind::Call(routine) => routine + 3,
             Kind::Load => 1,
             Kind::Store => 2,
+            Kind::Message => MAX_ROUTINES + 3,
         }) as u64
     }
 
@@ -40,6 +44,7 @@ impl Kind {
             0 => None,
             1 => Some(Kind::Load),
             2 => Some(Kind::Store),
+            _ if code == MAX_ROUTINES + 3 => Some(Kind::Message),
             _ => (code - 3 < MAX_ROUTINES).then_some(Kind::Call(code - 3)),
         }
     }
@@ -55,7 +60,8 @@ pub struct Site {
     pub address: Counter,
     /// Where the function returns to, if the instruction that faulted is in a library of C (`memcpy`).
     pub caller: Counter,
-    /// The line of a program in another language (`script.py:12`), which the address does not tell.
+    /// What the address does not tell: the line of a program in another language (`script.py:12`), or the function of MPI that is called
+    /// and, behind a space, such a line.
     pub label: Text<16>,
     /// Calls that ran on devices.
     pub offloaded: Counter,
@@ -68,7 +74,9 @@ pub struct Site {
     pub faults: Counter,
     /// Those on bytes that no device holds.
     pub false_sharing: Counter,
-    /// Nanoseconds of the calls that the runtime took part in, or of serving the faults.
+    /// Buffers of operations of MPI that had to be made accessible.
+    pub buffers: Counter,
+    /// Nanoseconds of the calls that the runtime took part in, or of serving the faults, or of making buffers accessible.
     pub ns: Counter,
 }
 
@@ -86,6 +94,7 @@ impl Site {
             d2h: Counter::new(),
             faults: Counter::new(),
             false_sharing: Counter::new(),
+            buffers: Counter::new(),
             ns: Counter::new(),
         }
     }

@@ -160,24 +160,29 @@ fn site(page: &Page, index: usize, site: &counters::Site, kind: Kind) -> Site {
     }
     Site {
         place: place(page, site),
-        does: does(kind),
+        does: does(site, kind),
         offloaded: site.offloaded.get(),
         why_host,
         h2d: site.h2d.get(),
         d2h: site.d2h.get(),
         faults: site.faults.get(),
         false_sharing: site.false_sharing.get(),
+        buffers: site.buffers.get(),
         seconds: seconds(site.ns.get()),
     }
 }
 
-fn does(kind: Kind) -> String {
-    match kind {
+fn does(site: &counters::Site, kind: Kind) -> String {
+    let name = match kind {
         Kind::Call(routine) => names::all().get(routine).copied().unwrap_or_default(),
         Kind::Load => "load",
         Kind::Store => "store",
-    }
-    .to_owned()
+        Kind::Message => {
+            let label = site.label.get();
+            return label.split(' ').next().unwrap_or_default().to_owned();
+        }
+    };
+    name.to_owned()
 }
 
 /// Where a site is: if its code is in the library of C, where that was called.
@@ -189,11 +194,17 @@ fn place(page: &Page, site: &counters::Site) -> Place {
         _ => (own, None),
     };
     let (object, offset) = found.unwrap_or((String::new(), address));
+    let mut line = site.label.get();
+    if site.kind() == Some(Kind::Message) {
+        line = line
+            .split_once(' ')
+            .map_or_else(String::new, |(_, line)| line.to_owned());
+    }
     Place {
         object,
         offset,
         through: through.unwrap_or_default(),
-        line: site.label.get(),
+        line,
     }
 }
 
@@ -208,8 +219,7 @@ fn matrix(page: &Page, of: &counters::Matrix) -> Matrix {
         cols: of.cols.get(),
         first: first.map(|site| place(page, site)).unwrap_or_default(),
         first_does: first
-            .and_then(counters::Site::kind)
-            .map(does)
+            .and_then(|site| Some(does(site, site.kind()?)))
             .unwrap_or_default(),
         calls: of.calls.get(),
         h2d: of.h2d.get(),

@@ -30,7 +30,7 @@ pub struct Site {
     /// Where.
     #[serde(flatten)]
     pub place: Place,
-    /// The routine that is called there; `load` or `store` for accesses that faulted.
+    /// The routine, or the function of MPI, that is called there; `load` or `store` for accesses that faulted.
     pub does: String,
     /// Calls that ran on devices.
     pub offloaded: u64,
@@ -44,7 +44,9 @@ pub struct Site {
     pub faults: u64,
     /// Those on bytes that no device holds.
     pub false_sharing: u64,
-    /// Seconds of the calls with a decision, or of serving the faults.
+    /// Buffers of operations of MPI that had to be made accessible.
+    pub buffers: u64,
+    /// Seconds of the calls with a decision, of serving the faults, or of making buffers accessible.
     pub seconds: f64,
 }
 
@@ -116,6 +118,7 @@ impl Site {
         self.d2h += other.d2h;
         self.faults += other.faults;
         self.false_sharing += other.false_sharing;
+        self.buffers += other.buffers;
         self.seconds += other.seconds;
     }
 }
