@@ -3,8 +3,8 @@
 //!
 //! Without a lock, since any thread may call: a driver that writes to a pipe with its own lock held, while the cache's
 //! lock is held around a call of that driver; or a signal handler that interrupted its thread in one of these
-//! functions. A system call notes its buffer and then looks at the page table; a thread that protects pages lowers them
-//! in the page table and then looks for buffers. So at least one of the two sees the other: either the system call asks
+//! functions. A hook notes the buffer of its system call or operation of MPI, and then looks at the page table; a thread that protects
+//! pages lowers them in the page table and then looks for buffers. So at least one of the two sees the other: either the hook asks
 //! the cache to make the pages accessible, or they stay accessible.
 
 use crate::page::Access;
@@ -18,7 +18,7 @@ const FREE: usize = 0;
 /// Taken, but its range is not yet written: the slot names no buffer.
 const TAKEN: usize = 1;
 
-/// One buffer: its first byte, and its end, whose lowest bit says whether the kernel writes the buffer (ends are
+/// One buffer: its first byte, and its end, whose lowest bit says whether the kernel, or MPI, writes the buffer (ends are
 /// rounded up to be even).
 #[derive(Debug)]
 struct Slot {
@@ -26,20 +26,20 @@ struct Slot {
     end: AtomicUsize,
 }
 
-/// The buffers of system calls under way, whether the cache tracks their memory or not: a block may become tracked, or
-/// be tracked as another block, while the kernel uses it.
+/// The buffers of system calls and operations of MPI under way, whether the cache tracks their memory or not: a block may become
+/// tracked, or be tracked as another block, while one uses it.
 #[derive(Debug)]
 pub struct Held {
     slots: [Slot; SLOTS],
     /// One more than the highest slot that was ever taken.
     top: AtomicUsize,
-    /// System calls under way, those without a slot included.
+    /// Buffers in use, those without a slot included.
     calls: AtomicUsize,
-    /// System calls under way without a slot.
+    /// Buffers in use without a slot.
     crowd: AtomicUsize,
 }
 
-/// The slot of one system call's buffer; `None` if no slot was left.
+/// The slot of one buffer in use; `None` if no slot was left.
 #[derive(Debug)]
 pub struct Hold(Option<usize>);
 

@@ -243,7 +243,7 @@ impl Cache {
             let span = e.clip(addr, len);
             state.note_cpu(id, span.len(), write);
             if let Err(err) = self.open_locked(state, id, span, write) {
-                log::error!("cannot open {addr:#x} for a system call: {err:?}");
+                log::error!("cannot open {addr:#x} for a system call or MPI: {err:?}");
             }
         }
     }
