@@ -105,8 +105,8 @@ case "${1:-}" in
     step 30 only edge '@(arguments|files|kernel|memory|guards_barrier|processes_fork|children_vfork|signals_chain|ends_locals|patches_one)'
     ;;
 --ci)
-    # Alone: what uses both cores, measures time, or looks at all runs of the machine.
-    alone=' edge time top bench '
+    # Alone: what uses both cores (ranks of MPI take them from everything beside them), measures time, or looks at all runs of the machine.
+    alone=' edge time top bench mpi '
     beside=(60:mkl)
     for suite in "${suites[@]}"; do
         if [[ $alone == *" ${suite#*:} "* ]]; then step "${suite%:*}" clients "${suite#*:}" --quick; else beside+=("$suite"); fi
