@@ -3,9 +3,12 @@
 #![expect(unsafe_code, reason = "asks the unwinder for return addresses")]
 
 use core::ffi::{c_int, c_void};
+use core::ops::Range;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use semcache::base::counters::{Kind, PAGE, sites};
+use semcache::host::loader;
 
 use crate::resolve::objects::{self, Object};
 use crate::script;
@@ -54,16 +57,52 @@ unsafe extern "C" {
     fn _Unwind_GetIP(frame: *mut Frame) -> usize;
 }
 
-struct Search {
-    objects: Vec<Object>,
+/// Address ranges of the objects whose frames are passed over: this library, and those of MPI, whose Fortran functions call those of C.
+struct Passed {
+    /// How many objects had been loaded and unloaded when they were listed.
+    changes: (u64, u64),
+    ranges: Vec<Range<usize>>,
+}
+
+/// No signal is blocked while this is locked: a handler of the program may not call MPI, and nothing else locks it.
+static PASSED: Mutex<Passed> = Mutex::new(Passed {
+    changes: (0, 0),
+    ranges: Vec::new(),
+});
+
+impl Passed {
+    /// Lists the objects, if others have been loaded or unloaded since.
+    fn update(&mut self) {
+        let changes = loader::changes();
+        if self.changes == changes {
+            return;
+        }
+        let here = caller as *const () as usize;
+        let loaded = objects::loaded();
+        let passed = |object: &&Object| object.contains(here) || is_of_mpi(object);
+        let ranges = loaded.iter().filter(passed);
+        self.ranges = ranges.map(|object| object.start..object.end()).collect();
+        self.changes = changes;
+    }
+}
+
+fn is_of_mpi(object: &Object) -> bool {
+    let path = object.path.to_bytes();
+    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    file.starts_with(b"libmpi")
+}
+
+struct Search<'a> {
+    passed: &'a [Range<usize>],
     found: Option<usize>,
 }
 
-/// The return address of the innermost frame on the stack that is neither in this library nor in one of MPI, whose Fortran functions call
-/// those of C.
+/// The return address of the innermost frame on the stack that is not passed over.
 fn caller() -> Option<usize> {
+    let mut passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
+    passed.update();
     let mut search = Search {
-        objects: objects::loaded(),
+        passed: &passed.ranges,
         found: None,
     };
     // SAFETY: `visit` gets the search, which outlives the call, and does not unwind.
@@ -76,19 +115,12 @@ unsafe extern "C" fn visit(frame: *mut Frame, search: *mut c_void) -> c_int {
     const NEXT: c_int = 0;
     const END: c_int = 5;
     // SAFETY: `caller` passes its search.
-    let search = unsafe { &mut *search.cast::<Search>() };
+    let search = unsafe { &mut *search.cast::<Search<'_>>() };
     // SAFETY: the unwinder's frame.
     let address = unsafe { _Unwind_GetIP(frame) };
-    let of = objects::of(&search.objects, address);
-    if of.is_some_and(|object| object.contains(visit as *const () as usize) || is_of_mpi(object)) {
+    if search.passed.iter().any(|range| range.contains(&address)) {
         return NEXT;
     }
     search.found = Some(address);
     END
-}
-
-fn is_of_mpi(object: &Object) -> bool {
-    let path = object.path.to_bytes();
-    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    file.starts_with(b"libmpi")
 }
