@@ -48,8 +48,7 @@ pub(super) fn who(caller: usize) -> Caller {
     let Some(object) = objects::of(&objects, caller) else {
         return Caller::Other;
     };
-    let path = object.path.to_bytes();
-    let file = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    let file = object.file_name();
     if object.contains(who as *const () as usize) {
         Caller::Us
     } else if DRIVER.iter().any(|start| file.starts_with(start)) {

@@ -107,6 +107,12 @@ impl Object {
         self.dynamic.bias
     }
 
+    /// The name of its file, without the folders; empty for the program itself.
+    pub(crate) fn file_name(&self) -> &[u8] {
+        let path = self.path.to_bytes();
+        path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+    }
+
     /// Whether an address lies in this object.
     pub(crate) fn contains(&self, address: usize) -> bool {
         (self.start..self.end).contains(&address)
@@ -166,8 +172,7 @@ impl Object {
 
     /// Whether this object names `other` as one of the libraries that it needs (`DT_NEEDED`).
     pub(crate) fn needs(&self, other: &Object) -> bool {
-        let path = other.path.to_bytes();
-        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let name = other.file_name();
         let strings = self.dynamic.address(DT_STRTAB);
         strings != 0
             && self.dynamic.entries().any(|[tag, value]| {

@@ -3,7 +3,9 @@
 #![expect(unsafe_code, reason = "asks the unwinder for return addresses")]
 
 use core::ffi::{c_int, c_void};
+use core::hash::{Hash as _, Hasher as _};
 use core::ops::Range;
+use std::hash::DefaultHasher;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -31,19 +33,16 @@ pub(super) fn counted(function: &'static str, open: impl FnOnce()) {
 fn of(function: &'static str) -> Option<usize> {
     let address = caller()?;
     let line = script::label();
-    // A script's lines are told apart by the text, which no other place in the code has.
-    let label = match &line {
+    let label = match line {
         Some(line) => format!("{function} {line}"),
         None => function.to_owned(),
     };
-    let of_line = line.map_or(0, |line| line.bytes().fold(7, hashed));
-    let key = sites::key([address, function.as_ptr() as usize, of_line]);
+    // Lines of a script are told apart by the text.
+    let mut hasher = DefaultHasher::new();
+    label.hash(&mut hasher);
+    let key = sites::key([address, hasher.finish() as usize, 0]);
     PAGE.sites
         .find(key, Kind::Message, address, 0, &|| label.clone())
-}
-
-fn hashed(hash: usize, byte: u8) -> usize {
-    hash.wrapping_mul(31).wrapping_add(usize::from(byte))
 }
 
 #[repr(C)]
@@ -79,17 +78,12 @@ impl Passed {
         }
         let here = caller as *const () as usize;
         let loaded = objects::loaded();
-        let passed = |object: &&Object| object.contains(here) || is_of_mpi(object);
+        let passed =
+            |object: &&Object| object.contains(here) || object.file_name().starts_with(b"libmpi");
         let ranges = loaded.iter().filter(passed);
         self.ranges = ranges.map(|object| object.start..object.end()).collect();
         self.changes = changes;
     }
-}
-
-fn is_of_mpi(object: &Object) -> bool {
-    let path = object.path.to_bytes();
-    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    file.starts_with(b"libmpi")
 }
 
 struct Search<'a> {
