@@ -533,7 +533,7 @@ fn parts() {
         dot(x, y);
     };
     let tasks = || [0, 1].map(|id| on_device(DeviceId(id)).tasks.get());
-    for round in 0..6 {
+    for round in 0..8 {
         spread(&x);
         spread(&y);
         if refuses {
@@ -554,6 +554,29 @@ fn parts() {
             1 => y.put(LONG - 1, 9.0),
             2 => assert_eq!(y.get(CUT - 1), y.want[CUT - 1]),
             3 => hints::evict(&whole(&x), 1).unwrap(),
+            4.. => {
+                // Each device copies what lies beside its part, as products of sparse matrices do. The next call writes these bytes: the
+                // copies are outdated, and the call is replayed all the same.
+                let beside = |v: &Vector, device: i32, from: usize| {
+                    let view = View {
+                        addr: v.at + from * 8,
+                        rows: 50,
+                        cols: 1,
+                        ld: 50,
+                        element: 8,
+                    };
+                    hints::prefetch(&view, device, false).unwrap();
+                };
+                beside(&y, 1, CUT - 50);
+                beside(&y, 0, CUT);
+                let before = COUNTERS.cache.replayed.get();
+                axpy(-1.0, &x, &mut y);
+                assert!(refuses || COUNTERS.cache.replayed.get() == before + 1);
+                // What is copied once more are the newest bytes.
+                beside(&y, 1, CUT - 50);
+                beside(&y, 0, CUT);
+                dot(&x, &y);
+            }
             _ => {}
         }
         both(&x, &mut y);

@@ -14,6 +14,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+void dcopy_(const int *, const double *, const int *, double *, const int *);
 void daxpy_(const int *, const double *, const double *, const int *, double *, const int *);
 #ifdef __cplusplus
 }
@@ -257,6 +258,68 @@ static void changes(void)
     free(y);
 }
 
+/* The steps of a solver: the same vectors in each product, changed by devices in between, and now and then by the CPU or an eviction. */
+static void steps(void)
+{
+    const int64_t n = 20000;
+    const int one = 1, length = (int)n;
+    struct sparse s = made('d', 4, 0, n, n, 3);
+    double *values = (double *)s.values, *vector[4], *wanted[2];
+    int32_t *columns = (int32_t *)s.columns;
+    for (int i = 0; i < 4; i++)
+        vector[i] = (double *)vectors(&s.csr, n, n, 1);
+    for (int i = 0; i < 2; i++)
+        wanted[i] = (double *)vectors(&s.csr, n, n, 1);
+    double *u = vector[0], *v = vector[1], *x = vector[2], *y = vector[3];
+    memcpy(wanted[1], y, (size_t)n * 8);
+    for (int i = 0; i < 150; i++) {
+        double times = drawn(5), numbers[2] = {1.0 + drawn(3), i % 11 == 7 ? 1.0 : 0.0};
+        dcopy_(&length, u, &one, x, &one);
+        daxpy_(&length, &times, v, &one, x, &one);
+        for (int64_t k = 0; k < n; k++)
+            wanted[0][k] = u[k] + times * v[k];
+        switch (drawn(25)) {
+        case 0: values[drawn((int)s.nnz)] = drawn(9) - 4; break;
+        case 1: columns[drawn((int)s.nnz)] = drawn((int)n); break;
+        case 2: u[drawn((int)n)] = drawn(5); break;
+        case 3: {
+            semcache_matrix view = semcache_view(drawn(2) ? values : x, n, 1, n, 8);
+            int evicted = semcache_evict(&view, SEMCACHE_ALL_DEVICES);
+            HOLDS(!with || evicted == SEMCACHE_OK || evicted == SEMCACHE_UNTRACKED);
+            break;
+        }
+        default: break;
+        }
+        semcache_matrix X = semcache_view(x, n, 1, n, 8), Y = semcache_view(y, n, 1, n, 8);
+        int status = semcache_csr_multiply(&s.csr, 'N', &numbers[0], &X, &numbers[1], &Y);
+        if (status == SEMCACHE_ABSENT && !with)
+            plain(&s.csr, 'N', numbers[0], x, n, numbers[1], y, n, 1);
+        else if (status != SEMCACHE_OK)
+            fail("steps", __LINE__, status, SEMCACHE_OK);
+        plain(&s.csr, 'N', numbers[0], wanted[0], n, numbers[1], wanted[1], n, 1);
+        switch (drawn(10)) {
+        case 0: HOLDS(memcmp(y, wanted[1], (size_t)n * 8) == 0); break;
+        case 1: HOLDS(memcmp(x, wanted[0], (size_t)n * 8) == 0); break;
+        case 2: {
+            int at = drawn((int)n);
+            HOLDS(y[at] == wanted[1][at]);
+            y[at] = wanted[1][at] = drawn(9);
+            break;
+        }
+        default: break;
+        }
+    }
+    HOLDS(memcmp(y, wanted[1], (size_t)n * 8) == 0);
+    for (int64_t i = 0; i < n; i++)
+        total += y[i] * (double)(i % 7) / 1024;
+    printf("steps: %.0f\n", total);
+    freed(&s);
+    for (int i = 0; i < 4; i++)
+        free(vector[i]);
+    for (int i = 0; i < 2; i++)
+        free(wanted[i]);
+}
+
 /* Y of one product is X of the next: nothing but the last one is looked at. */
 static void iteration(void)
 {
@@ -416,6 +479,7 @@ int main(int argc, char **argv)
     all_kinds();
     changes();
     iteration();
+    steps();
     nonsense();
     memory();
     return 0;

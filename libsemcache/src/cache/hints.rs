@@ -93,6 +93,35 @@ impl Cache {
         Ok(())
     }
 
+    /// Whether devices hold all bytes that these operands read, and whether no page of an operand needs to be announced
+    /// ([`Cache::announce`]). Collects what the CPU has written to write-tracked pages of them first.
+    ///
+    /// # Errors
+    /// A device is lost.
+    pub fn has_on_devices<'a>(
+        &self,
+        operands: impl Iterator<Item = &'a Use>,
+    ) -> Result<bool, CacheError> {
+        let mut guard = self.lock();
+        for Use {
+            id, view, access, ..
+        } in operands
+        {
+            if self.inspect_locked(&mut guard, *id, view.span())? {
+                return Ok(false);
+            }
+            let Some(e) = guard.entries.get(id) else {
+                return Ok(false);
+            };
+            let has = *access == Intent::Overwrite || e.dir.on_devices(view);
+            let within = view.end() <= e.block.len;
+            if !has || !within || !e.dir.ready(&Event::Enclose { rect: *view }) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Bytes of copies of matrices that a device can hold.
     #[must_use]
     pub fn room(&self, device: DeviceId) -> usize {

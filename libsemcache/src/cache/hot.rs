@@ -8,7 +8,8 @@
 //! write-through, loss of the device) either changes the operand's directory, and with it the version
 //! (`cache::versioned`), or shows in a field that is checked at each replay, or in a scan of write-tracked pages
 //! (`cache::scan`). If the version has changed, the operand's own bytes are looked at again: the change may concern
-//! other matrices of the same block.
+//! other matrices of the same block. Of an operand that is written other replicas may hold copies by then; they lose them, as they
+//! would in an ordinary call.
 #![expect(unsafe_code, reason = "launches a kernel on placed operands")]
 
 use super::edges::{PendingCopies, count_edges};
@@ -17,6 +18,7 @@ use super::{Cache, CacheError, Entry, State, changed};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Intent, Rect, ReplicaId};
 use crate::device::api::{Kernel, Operand, Ticket};
+use crate::directory::{Action, Event, Undo};
 use crate::transfer::{Deps, Store};
 use smallvec::SmallVec;
 
@@ -36,6 +38,8 @@ struct Placement {
     /// Bytes that the kernel writes on pages that the operand shares with other data: they are written back before the
     /// call returns.
     write_back: Vec<Rect>,
+    /// Whether other replicas hold copies of bytes that the kernel writes, which they lose when it is launched.
+    outdates: bool,
 }
 
 /// The operands of a kernel that may be replayed, each in a replica on the kernel's device, valid as long as the
@@ -108,6 +112,15 @@ impl Entry {
         }
         self.quiet().then_some(write_back)
     }
+
+    /// Whether a kernel could write the operand in this replica now, and the directory would change only in that other replicas lose
+    /// their copies: those that a sparse product has made of the neighbouring rows of a vector in parts.
+    fn only_outdates(&self, touched: &[(Rect, Intent)], replica: ReplicaId) -> bool {
+        let mut touched = touched.iter();
+        touched
+            .all(|(rect, intent)| *intent != Intent::Read && self.dir.only_outdates(replica, rect))
+            && self.quiet()
+    }
 }
 
 impl Cache {
@@ -139,6 +152,7 @@ impl Cache {
                 write: u.access != Intent::Read,
                 touched,
                 write_back,
+                outdates: false,
             });
         }
         let reads = operands.iter().filter(|o| !o.write).count() as u64;
@@ -207,15 +221,26 @@ impl Cache {
                 }
                 s.ops.deps(&placement.view, placement.write, &mut deps);
             }
+            let outdated = self.outdate(state, resident)?;
             // SAFETY: by the caller's promise the addresses are those of the operands when [`Cache::conclude`] noted them;
             // the replicas that they lie in still exist, and replicas never move. The kernel is recorded in the replicas'
             // operations below, so their memory is not reused before it completes.
             let launched = unsafe { self.backend.launch(resident.device, deps.tickets(), kernel) };
             let ticket = match launched {
                 Ok(ticket) => ticket,
-                Err(error) if kernels.is_empty() => return Err(error.into()),
-                Err(_) => break,
+                Err(error) => {
+                    self.restore_all(state, outdated);
+                    if kernels.is_empty() {
+                        return Err(error.into());
+                    }
+                    break;
+                }
             };
+            for Outdated { id, actions, .. } in &outdated {
+                if let Some(e) = state.entries.get_mut(id) {
+                    self.execute_deferred(e, actions);
+                }
+            }
             for placement in &resident.operands {
                 state.clock += 1;
                 let stamp = state.clock;
@@ -246,6 +271,39 @@ impl Cache {
         Ok(Some(Launched { kernels, pending }))
     }
 
+    /// Steps the directories for a kernel that writes bytes of which other replicas hold copies. If a step fails, none is made.
+    fn outdate(
+        &self,
+        state: &mut State,
+        kernel: &Resident,
+    ) -> Result<SmallVec<[Outdated; 1]>, CacheError> {
+        let mut all = SmallVec::new();
+        for placement in kernel.operands.iter().filter(|p| p.outdates) {
+            let id = placement.id;
+            for (rect, intent) in &placement.touched {
+                let event = Event::used(placement.replica, *rect, *intent);
+                let mut actions = Vec::new();
+                let e = state.entries.get_mut(&id).ok_or(CacheError::Gone);
+                match e.and_then(|e| Ok(e.dir.step(&event, &mut actions)?)) {
+                    Ok(undo) => all.push(Outdated { id, undo, actions }),
+                    Err(error) => {
+                        self.restore_all(state, all);
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn restore_all(&self, state: &mut State, outdated: SmallVec<[Outdated; 1]>) {
+        for Outdated { id, undo, .. } in outdated.into_iter().rev() {
+            if let Some(e) = state.entries.get_mut(&id) {
+                self.restore(e, undo);
+            }
+        }
+    }
+
     /// Queues the write-backs to shared pages that the call has to wait for.
     fn queue_write_backs(
         &self,
@@ -268,6 +326,14 @@ impl Cache {
     }
 }
 
+/// A step of a directory by which other replicas lose their copies of what a kernel writes.
+struct Outdated {
+    id: AllocId,
+    undo: Undo,
+    /// Executed when the kernel is launched.
+    actions: Vec<Action>,
+}
+
 impl Placement {
     /// Whether the operand is still valid in the replica where it was placed. If the directory of its block has changed
     /// since, the bytes of this operand are looked at again.
@@ -279,10 +345,15 @@ impl Placement {
             if !e.stores.contains_key(&self.replica) {
                 return false;
             }
-            let Some(write_back) = e.settled(&self.touched, self.replica) else {
-                return false;
-            };
-            (self.write_back, self.version) = (write_back, e.dir.version());
+            self.outdates = false;
+            match e.settled(&self.touched, self.replica) {
+                Some(write_back) => self.write_back = write_back,
+                None if e.only_outdates(&self.touched, self.replica) => {
+                    (self.write_back, self.outdates) = (Vec::new(), true);
+                }
+                None => return false,
+            }
+            self.version = e.dir.version();
         }
         e.quiet()
     }

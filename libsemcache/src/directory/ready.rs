@@ -55,6 +55,26 @@ impl Allocation {
         (alone && settled && self.has_room_for(rect, &open)).then_some(open)
     }
 
+    /// Whether a kernel's write, and the end of its call, would change nothing but this: other replicas lose the copies that they hold of
+    /// these bytes, none of which lie on accessible pages ([`super::Action::Invalid`]). False where the answer is not cheap to find.
+    #[must_use]
+    pub fn only_outdates(&self, replica: ReplicaId, rect: &Rect) -> bool {
+        let holds = |at: usize| surely(&self.replicas[at].1.valid, rect);
+        // Their sets stay below the limit (R15): rectangles may be cut.
+        let has_room = |valid: &RectSet| {
+            let mut left = valid.clone();
+            left.remove(rect);
+            left.len() <= self.limit
+        };
+        let mut others = self.replicas().filter(|(id, _)| *id != replica);
+        self.find_room(replica, rect).is_ok_and(holds)
+            && surely(&self.stale, rect)
+            && self.enclosed(rect)
+            && self.untrapped(rect).is_empty()
+            && !self.untidy(rect)
+            && others.all(|(_, other)| !other.valid.overlaps(rect) || has_room(&other.valid))
+    }
+
     /// Whether the set of stale bytes stays below its limit (R15) if a kernel writes `rect` and the end of the call writes these parts of
     /// it back: rectangles may be cut.
     fn has_room_for(&self, rect: &Rect, written_back: &[Rect]) -> bool {

@@ -74,6 +74,12 @@ impl Target {
         self.block.id
     }
 
+    /// As [`Target::block`], with what is known of it.
+    #[must_use]
+    pub fn whole_block(&self) -> &Block {
+        &self.block
+    }
+
     /// The matrix's bytes, counted from the start of the block.
     ///
     /// # Errors

@@ -14,10 +14,12 @@ use super::started::get;
 use super::timed::{Ran, Timed};
 use crate::base::config::{Devices, Offload};
 use crate::base::counters::{COUNTERS, SPARSE};
+use crate::base::heuristics::Heuristic;
 use crate::base::{DeviceId, Op, Rect};
 use crate::blas::plain::{self, Plain};
 use crate::blas::{deliver, told};
 use crate::cache::{Cache, Residency};
+use crate::device::api::undelivered;
 use crate::hints::Status;
 use crate::hints::request::Target;
 use crate::hints::view::View;
@@ -49,6 +51,9 @@ pub fn multiply(product: &Product) -> Result<(), Status> {
 }
 
 fn multiplied(product: &Product) -> Result<(), Status> {
+    if let Some(done) = repeated(product) {
+        return done;
+    }
     let nnz = product.check()?;
     if is_empty(product) {
         return Ok(());
@@ -68,6 +73,39 @@ fn multiplied(product: &Product) -> Result<(), Status> {
         host_took(product, nnz, begun.elapsed());
     }
     Ok(())
+}
+
+/// A product that repeats an earlier one, on devices that hold all that it needs; `None` if it has to take the ordinary path.
+fn repeated(product: &Product) -> Option<Result<(), Status>> {
+    let usual = Usual::new();
+    let config = init::config();
+    let uses = config.offload != Offload::Never && config.without.uses(Heuristic::Replay);
+    if !uses || mode() != Mode::On || !usual.devices_have_it() || !undelivered::none() {
+        return None;
+    }
+    let mut link = link::take_again(product)?;
+    let nnz = link.nnz;
+    let left = match enter() {
+        Ok(Some(entered)) if entered.cache.backend().usable() == link.devices => {
+            product.queue_again(entered.cache, &mut link)
+        }
+        _ => None,
+    };
+    keep(link);
+    drop(usual);
+    Some(left?.and_then(|left| {
+        COUNTERS.cache.replayed.add(1);
+        deliver::deliver_to(vectors(product));
+        finish(product, nnz, &left).map_err(has_changed)
+    }))
+}
+
+/// What becomes of a product that the host finishes. The matrix has changed meanwhile, and so has Y.
+fn has_changed(status: Status) -> Status {
+    match status {
+        Status::Invalid => Status::Failed,
+        other => other,
+    }
 }
 
 /// The places of X and Y.
@@ -168,8 +206,14 @@ pub fn attempt(product: &Product, name: &str) -> Result<Tried, Status> {
 }
 
 fn attempted(product: &Product, name: &str) -> Result<Tried, Status> {
+    if init::config().is_disabled(name) {
+        return Ok(Tried::Host(None));
+    }
+    if let Some(done) = repeated(product) {
+        return done.map(|()| Tried::Done);
+    }
     let usual = Usual::new();
-    if !usual.devices_have_it() || no_devices() || init::config().is_disabled(name) {
+    if !usual.devices_have_it() || no_devices() {
         return Ok(Tried::Host(None));
     }
     let Some(nnz) = product.check().ok().filter(|_| !is_empty(product)) else {
@@ -191,11 +235,8 @@ fn attempted(product: &Product, name: &str) -> Result<Tried, Status> {
     drop(usual);
     // The program's handlers may get the faults of this, and leave by a jump.
     deliver::deliver_to(vectors(product));
-    match finish(product, nnz, &left) {
-        // The matrix has changed meanwhile, and so has Y.
-        Err(Status::Invalid) => Err(Status::Failed),
-        done => done.map(|()| Tried::Done),
-    }
+    let done = finish(product, nnz, &left).map_err(has_changed);
+    done.map(|()| Tried::Done)
 }
 
 /// Whether the process uses no devices, and will not.
@@ -299,6 +340,12 @@ fn queued(product: &Product, mut link: Link) -> Result<Left, Status> {
         Ok(Some(entered)) => product.queue(entered.cache, &mut link),
         _ => Ok(Left::whole(product)),
     };
+    keep(link);
+    left
+}
+
+/// Keeps a link for the next product of its matrix, if it may; ends those that are not kept.
+fn keep(link: Link) {
     let ends = match link.pattern.holds_once() {
         true => vec![link],
         false => link::keep(link),
@@ -308,7 +355,6 @@ fn queued(product: &Product, mut link: Link) -> Result<Left, Status> {
     {
         ends.into_iter().for_each(|link| link.end(entered.cache));
     }
-    left
 }
 
 /// The matrix with what is derived from it; `None` if it cannot be on devices.

@@ -17,7 +17,7 @@ use crate::cache::{Cache, CacheError};
 use crate::hints::Status;
 use crate::hints::request::Target;
 use crate::hints::view::View;
-use crate::host;
+use crate::host::{self, Block};
 
 /// Memory of the library that devices cache as they cache the program's: it is written by devices alone, or never changes.
 #[derive(Debug)]
@@ -227,6 +227,15 @@ impl Placed {
                     step: isize::try_from(part.ld).unwrap_or(isize::MAX),
                 })
             }
+        }
+    }
+
+    /// The block that has it; `None` for memory of unknown lifetime.
+    #[must_use]
+    pub fn block(&self) -> Option<Block> {
+        match &self.memory {
+            Memory::Block(target) => Some(*target.whole_block()),
+            Memory::Transient(_) => None,
         }
     }
 

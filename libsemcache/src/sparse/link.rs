@@ -9,9 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::again::Again;
 use super::arrays::Own;
 use super::csr::Csr;
 use super::cut::Share;
+use super::product::Product;
 use crate::base::{DeviceId, Interval, Op};
 use crate::cache::Cache;
 use crate::cache::watches::Watch;
@@ -120,6 +122,8 @@ pub struct Link {
     pub sums: FxHashMap<usize, Vec<(DeviceId, Own)>>,
     /// Ends when row offsets or column indices change.
     pub pattern: Pattern,
+    /// The tasks of the last product.
+    pub again: Option<Again>,
 }
 
 impl Link {
@@ -179,6 +183,17 @@ fn links() -> MutexGuard<'static, Vec<Link>> {
 pub fn take(csr: &Csr) -> Option<Link> {
     let mut links = links();
     let at = links.iter().position(|l| l.csr == *csr)?;
+    Some(links.remove(at))
+}
+
+/// Takes the link of a product's matrix if it has the tasks of a product of this kind.
+#[must_use]
+pub fn take_again(product: &Product) -> Option<Link> {
+    let mut links = links();
+    let serves = |l: &Link| {
+        l.csr == product.csr && l.again.as_ref().is_some_and(|again| again.serves(product))
+    };
+    let at = links.iter().position(serves)?;
     Some(links.remove(at))
 }
 

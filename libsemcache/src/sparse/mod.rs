@@ -9,8 +9,9 @@
 //!
 //! [`csr`] is the matrix as the program has it, [`cut`] says which rows are whose, [`arrays`] is the memory of the program and of the
 //! library as operands, [`link`](mod@link) keeps what is derived, [`product`] checks and computes on the host, [`parts`] links a matrix,
-//! [`queue`] computes on devices, [`worth`] says where.
+//! [`queue`] computes on devices, [`again`] repeats what it did, [`worth`] says where.
 
+pub mod again;
 pub mod arrays;
 pub mod csr;
 pub mod cut;
@@ -18,4 +19,5 @@ pub mod link;
 pub mod parts;
 pub mod product;
 pub mod queue;
+mod task;
 pub mod worth;

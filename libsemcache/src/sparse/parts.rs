@@ -186,6 +186,7 @@ impl Derived {
             backwards: false,
             sums: FxHashMap::default(),
             pattern: self.pattern,
+            again: None,
         }
     }
 }

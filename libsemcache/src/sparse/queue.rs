@@ -9,40 +9,29 @@ use core::iter::once;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::again::Again;
 use super::arrays::{Own, Placed};
 use super::link::{Link, Part, Pattern, Scratch};
 use super::product::Product;
+use super::task::{ROOM, Slot, Task};
 use crate::base::sparse::CsrKernel;
 use crate::base::{DeviceId, Intent, Op, Rect, Routine, Value};
 use crate::cache::edges::PendingCopies;
-use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{Kernel, Operand};
 use crate::hints::Status;
 use crate::hints::view::View;
+use crate::host::Block;
 
 /// An address that no kernel is launched with: a question to a device needs one.
 const SOME_ADDRESS: u64 = 1 << 40;
-/// Replicas of what a task uses, gaps between columns included.
-const ROOM: Room<'static> = Room::Whole { flat: true };
 
 /// Kinds of products for which scratch memory is kept.
 const MOST_KINDS: usize = 6;
 
 /// The last number of a [`Scratch`].
 static PATTERNS: AtomicU64 = AtomicU64::new(0);
-
-/// The operands of a product.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Slot {
-    Offsets,
-    Columns,
-    Values,
-    X,
-    Y,
-    Scratch,
-}
 
 /// The program's arrays and vectors that a product uses, by [`Slot`].
 #[derive(Debug, Default)]
@@ -89,6 +78,11 @@ impl Arrays {
             Some(placed) if part.rows > 0 => placed.operand(cache, part, access).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Their blocks; `None` if one is memory of unknown lifetime.
+    fn blocks(&self) -> Option<Vec<Block>> {
+        self.0.iter().flatten().map(Placed::block).collect()
     }
 
     fn end(&self, cache: &Cache) {
@@ -139,7 +133,9 @@ struct Queueing<'a> {
     cache: &'a Cache,
     arrays: Arrays,
     pattern: &'a Pattern,
-    /// Of the program's memory, what kernels use.
+    /// What kernels compute, that of a part whose rows the host has to compute included.
+    tasks: Vec<Task>,
+    /// Of the program's memory, what other kernels use.
     used: Vec<Use>,
 }
 
@@ -150,6 +146,8 @@ impl Product {
     /// # Errors
     /// A device is lost, or copies to pages that cannot be protected have failed: Y has changed in part.
     pub fn queue(&self, cache: &Cache, link: &mut Link) -> Result<Left, Status> {
+        // Its tasks may use scratch memory that ends here.
+        link.again = None;
         let Ok(arrays) = Arrays::of(cache, self, link) else {
             return Ok(Left::whole(self));
         };
@@ -163,6 +161,7 @@ impl Product {
             cache,
             arrays,
             pattern: &link.pattern,
+            tasks: Vec::new(),
             used: Vec::new(),
         };
         let mut parts: Vec<&mut Part> = link.parts.iter_mut().collect();
@@ -170,26 +169,37 @@ impl Product {
             parts.reverse();
         }
         link.backwards = !link.backwards;
-        let left = match self.op {
-            Op::Trans | Op::ConjTrans if parts.len() > 1 => {
+        let by_columns = self.op != Op::None && parts.len() > 1;
+        let left = match by_columns {
+            true => {
                 let sums = link.sums.entry(self.x.cols).or_default();
                 queueing.by_columns(parts, sums)
             }
-            _ => Ok(Left {
+            false => Ok(Left {
                 rows: queueing.by_rows(parts),
                 sums: Vec::new(),
             }),
         };
-        let used = queueing.used.iter();
+        let Queueing {
+            arrays,
+            tasks,
+            used,
+            ..
+        } = queueing;
+        let used = used.iter().chain(tasks.iter().flat_map(Task::of_program));
         let (pending, settled): (PendingCopies, _) = cache.settle(used, &[]);
         let arrived = cache.arrive(&pending);
-        queueing.arrays.end(cache);
+        arrays.end(cache);
         let left = left?;
         // Inputs that did not arrive on a device that is lost are nobody's loss if no device writes Y.
         let rows: usize = left.rows.iter().map(Range::len).sum();
         if rows < self.csr.rows {
             arrived?;
             settled?;
+        }
+        if rows == 0 && !by_columns && !link.is_resent() {
+            let blocks = arrays.blocks();
+            link.again = blocks.map(|blocks| Again::new(self, blocks, tasks));
         }
         Ok(left)
     }
@@ -367,7 +377,15 @@ impl Queueing<'_> {
 
     /// Queues one part. After an error no kernel was launched, and nothing has changed.
     fn part(&mut self, part: &mut Part, output: Output) -> Result<(), Status> {
-        let (device, cache, csr) = (part.device, self.cache, &self.product.csr);
+        let task = self.task(part, output)?;
+        let queued = task.queue(self.cache, self.pattern);
+        self.tasks.push(task);
+        queued?;
+        Ok(())
+    }
+
+    fn task(&self, part: &mut Part, output: Output) -> Result<Task, Status> {
+        let (cache, csr) = (self.cache, &self.product.csr);
         let (rows, entries) = (part.share.rows.clone(), part.share.entries.clone());
         // cuSPARSE refuses a matrix with more entries, as duplicates make it, and says so on stdout.
         if entries.len() > rows.len().saturating_mul(csr.cols) {
@@ -381,14 +399,20 @@ impl Queueing<'_> {
             (Slot::Values, csr.values_of(&entries), &None),
             (Slot::X, x, &None),
         ];
+        // The library's own memory is settled by nobody: devices keep it.
+        let mut own_slots = vec![Slot::Scratch];
         for (slot, view, own) in inputs {
             let operand = match own {
-                Some(own) => Some(own.operand(Intent::Read)),
+                Some(own) => {
+                    own_slots.push(slot);
+                    Some(own.operand(Intent::Read))
+                }
                 None => self.arrays.operand(cache, slot, (view, Intent::Read))?,
             };
             uses.extend(operand.map(|operand| (slot, operand)));
         }
         uses.extend(output.operand.map(|operand| (Slot::Y, operand)));
+        own_slots.extend(output.own_ld.map(|_| Slot::Y));
         let mut kernel = CsrKernel {
             offsets: SOME_ADDRESS,
             columns: SOME_ADDRESS,
@@ -399,6 +423,7 @@ impl Queueing<'_> {
             beta: output.beta,
             ..self.product.kernel(&rows, entries.len())
         };
+        let device = part.device;
         let scratch = scratch(cache, part, &kernel)?;
         kernel.pattern = scratch.pattern;
         // What the device has prepared there stays: its bytes are read before they are written.
@@ -407,44 +432,16 @@ impl Queueing<'_> {
             .as_ref()
             .map(|own| own.operand(Intent::Update));
         uses.extend(prepared.map(|operand| (Slot::Scratch, operand)));
-        let (slots, uses): (Vec<Slot>, Vec<Use>) = uses.into_iter().unzip();
-        let pattern = self.pattern;
-        let queued = cache.queue_with(device, &uses, ROOM, |backend, after, at| {
-            // Offsets and columns have not changed since they were checked, and cannot be while the cache's lock is held.
-            if !pattern.is_watched() {
-                return Err(CacheError::Gone);
-            }
-            for (slot, at) in slots.iter().zip(at) {
-                match slot {
-                    Slot::Offsets => kernel.offsets = at.addr,
-                    Slot::Columns => kernel.columns = at.addr,
-                    Slot::Values => kernel.values = at.addr,
-                    Slot::X => kernel.x = *at,
-                    Slot::Y => {
-                        kernel.y = output.own_ld.map_or(*at, |ld| Operand::matrix(at.addr, ld))
-                    }
-                    Slot::Scratch => kernel.scratch = at.addr,
-                }
-            }
-            // SAFETY: all operands lie in replicas of this device and are recorded in their operations; offsets and columns lie within
-            // the matrix (`Product::link`), and what devices hold of them are those bytes.
-            Ok(unsafe { backend.multiply_csr(device, after, &kernel) }?)
-        });
-        // The library's own memory is settled by nobody: devices keep it.
-        let of_program = |slot: &Slot, part: &Part| match slot {
-            Slot::Offsets => part.offsets.is_none(),
-            Slot::Columns => part.columns.is_none(),
-            Slot::Values | Slot::X => true,
-            Slot::Y => output.own_ld.is_none(),
-            Slot::Scratch => false,
-        };
-        let used = slots
-            .iter()
-            .zip(uses)
-            .filter(|(slot, _)| of_program(slot, part));
-        self.used.extend(used.map(|(_, used)| used));
-        queued?;
-        Ok(())
+        let (slots, uses) = uses.into_iter().unzip();
+        Ok(Task {
+            device,
+            rows,
+            slots,
+            uses,
+            own_slots,
+            own_ld: output.own_ld,
+            kernel,
+        })
     }
 
     /// The rows of X that a part needs, and their numbers.

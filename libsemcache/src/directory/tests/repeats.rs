@@ -55,6 +55,77 @@ pub(super) fn check(before: &Allocation, replica: ReplicaId, rect: &Rect, intent
     true
 }
 
+/// Plays the events of a call that writes an operand which `only_outdates` accepts: nothing may change but that other replicas lose their
+/// copies of it.
+pub(super) fn check_outdated(before: &Allocation, replica: ReplicaId, rect: &Rect, intent: Intent) {
+    if intent == Intent::Read || !before.only_outdates(replica, rect) {
+        return;
+    }
+    let mut after = before.clone();
+    let mut actions = Vec::new();
+    for event in [
+        Event::Enclose { rect: *rect },
+        Event::used(replica, *rect, intent),
+        Event::Settle { rect: *rect },
+    ] {
+        after.step(&event, &mut actions).unwrap();
+    }
+    let mut outdated: Vec<(ReplicaId, RectSet)> = Vec::new();
+    for action in actions {
+        let Action::Invalid { replica: of, rect } = action else {
+            panic!("{intent:?} of {rect:?} does {action:?}");
+        };
+        assert!(of != replica);
+        outdated.push((of, set([rect])));
+    }
+    assert!(same(before.stale(), after.stale()));
+    for ((a, was), (b, is)) in before.replicas().zip(after.replicas()) {
+        let mut left = was.valid.clone();
+        for (of, gone) in &outdated {
+            if *of == a {
+                gone.iter().for_each(|gone| left.remove(gone));
+            }
+        }
+        assert!(a == b && same(&left, &is.valid));
+        assert!(a == replica || !is.valid.overlaps(rect));
+    }
+    let all = Interval::new(0, before.extent());
+    let (mut was, mut is) = (Vec::new(), Vec::new());
+    before.access_runs(all, &mut was);
+    after.access_runs(all, &mut is);
+    assert_eq!(was, is);
+    assert_eq!(before.tracked_edges(), after.tracked_edges());
+}
+
+#[test]
+fn a_write_takes_copies_from_other_replicas() {
+    let page = 16;
+    let mut alloc = Allocation::new(160, page, page, Interval::new(0, 160));
+    let all = Rect::interval(0, 160);
+    let replicas = [ReplicaId(1), ReplicaId(2)];
+    for (id, device) in replicas.into_iter().zip([0, 1].map(DeviceId)) {
+        alloc.add_replica(id, device, all);
+    }
+    let mut step = |event: Event| alloc.step(&event, &mut Vec::new()).unwrap();
+    step(Event::Enclose { rect: all });
+    step(Event::used(replicas[0], all, Intent::Overwrite));
+    let halo = Rect::interval(70, 90);
+    step(Event::used(replicas[1], halo, Intent::Read));
+    assert_eq!(alloc.repeats(replicas[0], &all, Intent::Update), None);
+    assert!(alloc.only_outdates(replicas[0], &all));
+    assert!(!alloc.only_outdates(replicas[1], &all));
+    assert!(alloc.only_outdates(replicas[1], &halo));
+    for (replica, rect) in [(replicas[0], all), (replicas[1], halo)] {
+        check_outdated(&alloc, replica, &rect, Intent::Update);
+        check_outdated(&alloc, replica, &rect, Intent::Overwrite);
+    }
+    // The host has the bytes, too: a write would close pages.
+    alloc
+        .step(&Event::CpuRead { span: halo.span() }, &mut Vec::new())
+        .unwrap();
+    assert!(!alloc.only_outdates(replicas[0], &all));
+}
+
 #[test]
 fn a_result_on_write_tracked_pages_repeats_with_write_backs() {
     let (page, replica) = (16, ReplicaId(1));

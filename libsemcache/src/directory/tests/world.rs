@@ -332,6 +332,7 @@ impl World {
         {
             for intent in [Intent::Read, Intent::Update, Intent::Overwrite] {
                 repeats::check(&self.alloc, *replica, rect, intent);
+                repeats::check_outdated(&self.alloc, *replica, rect, intent);
             }
         }
         for at in (0..self.extent).filter(|at| !self.trapped(*at)) {
