@@ -167,17 +167,30 @@ impl Gathered {
 
     /// The devices that compute a call of level 1 in parts: those that hold the parts of one of its vectors, if copying the parts to one
     /// device would take longer than a kernel on each of these devices, and no fewer bytes. Other vectors move to where the parts are: a
-    /// vector that is added to one in parts is in parts from then on.
+    /// vector that is added to one in parts is in parts from then on. If every vector that is read is on one device, a vector that is
+    /// overwritten stays in its parts: the calls behind are likely to use them where the calls before did, and what is copied there of the
+    /// others stays there, too.
     fn owners(&self, cache: &Cache, item: &Item, rates: &DeviceRates) -> Vec<Owned> {
         let p = &item.problem;
-        // Of a vector that is only overwritten no byte is copied.
+        if !plan::divides(p) {
+            return Vec::new();
+        }
         let read = || (0..p.operands.len()).filter(|&i| p.fetches(i));
         let lacking = |i: usize| {
             let Sum { resident, on, .. } = &self.sums[i];
             resident.saturating_sub(on.iter().max().copied().unwrap_or(0))
         };
-        let gathered: usize = read().map(lacking).sum();
-        if gathered == 0 || !plan::divides(p) {
+        let held_apart = |reads: bool| {
+            let each = (0..p.operands.len()).filter(move |&i| p.fetches(i) == reads);
+            each.filter(|&i| lacking(i) > 0)
+        };
+        let of_inputs: usize = held_apart(true).map(lacking).sum();
+        // Of a vector that is only overwritten no byte is copied now.
+        let (reads, gathered) = match of_inputs {
+            0 => (false, held_apart(false).map(lacking).sum()),
+            inputs => (true, inputs),
+        };
+        if gathered == 0 {
             return Vec::new();
         }
         let size = p.dtype.size();
@@ -211,8 +224,7 @@ impl Gathered {
             starts.zip(parts).map(of_part).sum()
         };
         // Of equal ones the one that leaves a written vector where it is.
-        let in_parts = read().filter(|&i| lacking(i) > 0);
-        let all = in_parts.map(|i| (owners(i), p.access(i) == Access::Read));
+        let all = held_apart(reads).map(|i| (owners(i), p.access(i) == Access::Read));
         let best = all
             .filter(|(parts, _)| !parts.is_empty())
             .map(|(parts, only_read)| (moved(&parts), only_read, parts))
