@@ -4,7 +4,6 @@
 //! The products of a batch get one decision together, as one product that has the work of all. A single call is a batch
 //! of one.
 
-use core::iter::once;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -19,6 +18,7 @@ use super::decided::{record, tell};
 use super::finish::HostHas;
 use super::host_part;
 use super::offload_policy::{Policy, state};
+use super::owners;
 use super::plain::{self, Plain};
 use super::sample::sample;
 use super::section;
@@ -26,15 +26,14 @@ use super::spread::Spread;
 use super::tiling::Planned;
 use crate::base::counters::WhyHost;
 use crate::base::distribution::Distributed;
-use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, Rect, TileSize, Work};
+use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, TileSize, Work};
 use crate::cache::Cache;
 use crate::cache::call::{Before, Found, Survey};
 use crate::cache::hot::OPERANDS;
 use crate::cache::orders::Layout;
 use crate::model::decide::{self, Decision, Mode, OperandState, Planner, Question, Reason};
 use crate::model::exec;
-use crate::model::rates::DeviceRates;
-use crate::plan::{self, Access, Owned};
+use crate::plan::Access;
 use crate::policy::ab_probe::Where;
 use crate::policy::amortisation::Use;
 use crate::policy::block_use::Expected;
@@ -165,79 +164,13 @@ impl Gathered {
         all.max_by_key(|&d| on(d)).unwrap_or(DeviceId(0))
     }
 
-    /// The devices that compute a call of level 1 in parts: those that hold the parts of one of its vectors, if copying the parts to one
-    /// device would take longer than a kernel on each of these devices, and no fewer bytes. Other vectors move to where the parts are: a
-    /// vector that is added to one in parts is in parts from then on. If every vector that is read is on one device, a vector that is
-    /// overwritten stays in its parts: the calls behind are likely to use them where the calls before did, and what is copied there of the
-    /// others stays there, too.
-    fn owners(&self, cache: &Cache, item: &Item, rates: &DeviceRates) -> Vec<Owned> {
-        let p = &item.problem;
-        if !plan::divides(p) {
-            return Vec::new();
-        }
-        let read = || (0..p.operands.len()).filter(|&i| p.fetches(i));
-        let lacking = |i: usize| {
-            let Sum { resident, on, .. } = &self.sums[i];
-            resident.saturating_sub(on.iter().max().copied().unwrap_or(0))
+    /// For each operand the bytes that are on devices, but not on the one that has most of them.
+    fn apart(&self) -> [usize; OPERANDS] {
+        let of = |sum: &Sum| {
+            let most = sum.on.iter().max().copied().unwrap_or(0);
+            sum.resident.saturating_sub(most)
         };
-        let held_apart = |reads: bool| {
-            let each = (0..p.operands.len()).filter(move |&i| p.fetches(i) == reads);
-            each.filter(|&i| lacking(i) > 0)
-        };
-        let of_inputs: usize = held_apart(true).map(lacking).sum();
-        // Of a vector that is only overwritten no byte is copied now.
-        let (reads, gathered) = match of_inputs {
-            0 => (false, held_apart(false).map(lacking).sum()),
-            inputs => (true, inputs),
-        };
-        if gathered == 0 {
-            return Vec::new();
-        }
-        let size = p.dtype.size();
-        let place = |i: usize| {
-            let block = item.blocks[i]?;
-            Some((block.id, item.places[i].counted_from(block.start).span()))
-        };
-        let owners = |i: usize| -> Vec<Owned> {
-            let Some((id, place)) = place(i) else {
-                return Vec::new();
-            };
-            let owned = |(end, device)| Owned {
-                end: (end - place.start) / size,
-                device,
-            };
-            cache.owners(id, place).into_iter().map(owned).collect()
-        };
-        // Bytes of a part of a vector that other devices hold.
-        let elsewhere = |i: usize, (from, part): (usize, &Owned)| {
-            let Some((id, place)) = place(i) else {
-                return 0;
-            };
-            let (from, end) = (place.start + from * size, place.start + part.end * size);
-            let found = cache.residency(id, &Rect::interval(from, end.min(place.end)));
-            let here = found.resident.get(part.device.index()).copied();
-            found.union.saturating_sub(here.unwrap_or(0))
-        };
-        let moved = |parts: &[Owned]| -> usize {
-            let starts = once(0).chain(parts.iter().map(|part| part.end));
-            let of_part = |part| read().map(|i| elsewhere(i, part)).sum::<usize>();
-            starts.zip(parts).map(of_part).sum()
-        };
-        // Of equal ones the one that leaves a written vector where it is.
-        let all = held_apart(reads).map(|i| (owners(i), p.access(i) == Access::Read));
-        let best = all
-            .filter(|(parts, _)| !parts.is_empty())
-            .map(|(parts, only_read)| (moved(&parts), only_read, parts))
-            .min_by_key(|(moved, only_read, _)| (*moved, *only_read));
-        let Some((moved, _, parts)) = best else {
-            return Vec::new();
-        };
-        let kernels_s = parts.len() as f64 * (rates.launch_s + rates.p2p.latency_s);
-        // A little more, since parts of vectors that sparse products read overlap.
-        match moved <= gathered + gathered / 8 && rates.p2p.time(gathered as f64) > kernels_s {
-            true => parts,
-            false => Vec::new(),
-        }
+        self.sums.each_ref().map(of)
     }
 
     /// The prediction error, in seconds, that earlier uses of these blocks lead to expect.
@@ -320,7 +253,7 @@ pub(super) fn decide(
         0.0
     };
     let owners = match &*items {
-        [item] => gathered.owners(cache, item, rates.of(prefer)),
+        [item] => owners::of_call(cache, item, &gathered.apart(), rates.of(prefer)),
         _ => Vec::new(),
     };
     let operands = first.problem.operands.len();

@@ -6,15 +6,11 @@
 //! all bytes of X and Y that the product reads, and no page of these needs an announcement ([`Cache::has_on_devices`]). Otherwise the
 //! product takes the ordinary path.
 
-use core::ops::Range;
-
-use super::link::{Link, Pattern};
+use super::pattern::Pattern;
 use super::product::Product;
-use super::queue::Left;
 use super::task::Task;
 use crate::base::Op;
 use crate::cache::{Cache, CacheError};
-use crate::hints::Status;
 use crate::hints::view::View;
 use crate::host::{self, Block};
 
@@ -31,7 +27,7 @@ pub struct Again {
     overwrites: bool,
     /// The program's blocks that the tasks use.
     blocks: Vec<Block>,
-    tasks: Vec<Task>,
+    pub(super) tasks: Vec<Task>,
     products: u32,
 }
 
@@ -58,7 +54,7 @@ impl Again {
     }
 
     /// Whether devices have all that the tasks read.
-    fn stands(&mut self, cache: &Cache, pattern: &Pattern) -> Result<bool, CacheError> {
+    pub(super) fn stands(&mut self, cache: &Cache, pattern: &Pattern) -> Result<bool, CacheError> {
         self.products += 1;
         if self.products.is_multiple_of(ASKED)
             || !self.blocks.iter().all(host::stands)
@@ -68,39 +64,5 @@ impl Again {
         }
         // Row offsets and column indices have just been looked at.
         cache.has_on_devices(self.tasks.iter().flat_map(Task::numbers))
-    }
-}
-
-impl Product {
-    /// Queues the tasks of an earlier product of this kind, if the link has them and they can be queued as they are; `None` if not: nothing
-    /// has changed. Returns what is left for the host.
-    ///
-    /// # Errors
-    /// A device is lost, or copies to pages that cannot be protected have failed: Y has changed in part.
-    pub fn queue_again(&self, cache: &Cache, link: &mut Link) -> Option<Result<Left, Status>> {
-        let again = link.again.as_mut().filter(|again| again.serves(self))?;
-        if !again.stands(cache, &link.pattern).ok()? {
-            return None;
-        }
-        let mut left = Left::default();
-        for task in &mut again.tasks {
-            (task.kernel.alpha, task.kernel.beta) = (self.alpha, self.beta);
-            if task.queue(cache, &link.pattern).is_err() {
-                left.rows.push(task.rows.clone());
-            }
-        }
-        // No page of an input has been opened or closed, but of X where devices copied from each other by way of the host.
-        let vectors = again.tasks.iter().flat_map(Task::vectors);
-        let (pending, settled) = cache.settle(vectors, &[]);
-        let arrived = cache.arrive(&pending);
-        let rows: usize = left.rows.iter().map(Range::len).sum();
-        if rows > 0 {
-            link.again = None;
-        }
-        // As in `queue`.
-        Some(match rows < self.csr.rows {
-            true => arrived.and(settled).map(|()| left).map_err(Status::from),
-            false => Ok(left),
-        })
     }
 }

@@ -8,7 +8,7 @@
 //! prepared. Entries may change: of these the changed panels are sent again, as of any input.
 //!
 //! [`csr`] is the matrix as the program has it, [`cut`] says which rows are whose, [`arrays`] is the memory of the program and of the
-//! library as operands, [`link`](mod@link) keeps what is derived, [`product`] checks and computes on the host, [`parts`] links a matrix,
+//! library as operands, [`link`](mod@link) keeps what is derived as long as its [`pattern`] holds, [`product`] checks and computes on the host, [`parts`] links a matrix,
 //! [`queue`] computes on devices, [`again`] repeats what it did, [`worth`] says where.
 
 pub mod again;
@@ -17,6 +17,7 @@ pub mod csr;
 pub mod cut;
 pub mod link;
 pub mod parts;
+pub mod pattern;
 pub mod product;
 pub mod queue;
 mod task;

@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::again::Again;
 use super::arrays::{Own, Placed};
-use super::link::{Link, Part, Pattern, Scratch};
+use super::link::{Link, Part, Scratch};
+use super::pattern::Pattern;
 use super::product::Product;
 use super::task::{ROOM, Slot, Task};
 use crate::base::sparse::CsrKernel;
@@ -202,6 +203,38 @@ impl Product {
             link.again = blocks.map(|blocks| Again::new(self, blocks, tasks));
         }
         Ok(left)
+    }
+
+    /// Queues the tasks of an earlier product of this kind, if the link has them and they can be queued as they are; `None` if not: nothing
+    /// has changed. Returns what is left for the host.
+    ///
+    /// # Errors
+    /// A device is lost, or copies to pages that cannot be protected have failed: Y has changed in part.
+    pub fn queue_again(&self, cache: &Cache, link: &mut Link) -> Option<Result<Left, Status>> {
+        let again = link.again.as_mut().filter(|again| again.serves(self))?;
+        if !again.stands(cache, &link.pattern).ok()? {
+            return None;
+        }
+        let mut left = Left::default();
+        for task in &mut again.tasks {
+            (task.kernel.alpha, task.kernel.beta) = (self.alpha, self.beta);
+            if task.queue(cache, &link.pattern).is_err() {
+                left.rows.push(task.rows.clone());
+            }
+        }
+        // No page of an input has been opened or closed, but of X where devices copied from each other by way of the host.
+        let vectors = again.tasks.iter().flat_map(Task::vectors);
+        let (pending, settled) = cache.settle(vectors, &[]);
+        let arrived = cache.arrive(&pending);
+        let rows: usize = left.rows.iter().map(Range::len).sum();
+        if rows > 0 {
+            link.again = None;
+        }
+        // As in `queue`.
+        Some(match rows < self.csr.rows {
+            true => arrived.and(settled).map(|()| left).map_err(Status::from),
+            false => Ok(left),
+        })
     }
 }
 

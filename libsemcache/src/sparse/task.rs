@@ -7,7 +7,7 @@
 
 use core::ops::Range;
 
-use super::link::Pattern;
+use super::pattern::Pattern;
 use crate::base::DeviceId;
 use crate::base::sparse::CsrKernel;
 use crate::cache::room::Room;
