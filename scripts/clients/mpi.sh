@@ -167,7 +167,7 @@ HPL.out      output file
 1            number of N
 250          N
 1            number of NB
-32           NB
+80           NB
 0            row-major mapping of processes
 1            number of grids
 2            P

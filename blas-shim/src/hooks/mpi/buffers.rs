@@ -43,10 +43,11 @@ pub(super) struct Kept {
     _guard: IoGuard,
 }
 
-/// Gaps up to which a buffer is kept accessible as one. Of others each part is, up to this number, so that memory between them, which has
-/// nothing to do with the operation, can be protected.
-const GAP: usize = 64 << 20;
-const FEW: usize = 64;
+/// Gaps up to which a buffer is kept accessible as one. Beyond larger ones, up to this number of groups, the parts behind them are kept by
+/// themselves: memory between them has nothing to do with the operation and can be protected, and its pages need not be looked at. A
+/// datatype with absolute addresses may span all that the process has mapped.
+const GAP: isize = 64 << 20;
+const MOST_GROUPS: usize = 64;
 
 /// A buffer from its first to its last byte.
 fn buffer(bytes: &Range<isize>, written: bool) -> Buffer {
@@ -364,29 +365,55 @@ fn keep_parts<'a>(
     by: &'static str,
     kept: &mut AllKept,
 ) {
-    if hull.len / 4 > bytes.saturating_add(GAP / 4) {
-        let parts = parts();
-        if parts.len() <= FEW {
-            kept.extend(
-                parts
-                    .iter()
-                    .map(|part| Kept::new(buffer(part, hull.written), by)),
-            );
-            return;
-        }
-    }
-    let guard = keep(hull, |open| {
-        let parts = parts();
+    let open_parts = |parts: &[Range<isize>], open: &mut dyn FnMut(Buffer)| {
         site::counted(by, || {
-            parts
-                .iter()
-                .for_each(|part| open(buffer(part, hull.written)));
+            let parts = parts.iter();
+            parts.for_each(|part| open(buffer(part, hull.written)));
         });
-    });
+    };
+    if hull.len / 4 > bytes.saturating_add(GAP.unsigned_abs() / 4) {
+        let mut parts = parts().into_owned();
+        for (bytes, group) in groups(&mut parts) {
+            let hull = buffer(&bytes, hull.written);
+            let guard = keep(hull, |open| open_parts(group, open));
+            kept.push(Kept {
+                hull,
+                _guard: guard,
+            });
+        }
+        return;
+    }
+    let guard = keep(hull, |open| open_parts(&parts(), open));
     kept.push(Kept {
         hull,
         _guard: guard,
     });
+}
+
+/// Sorts parts of memory into groups, each with its bytes from the first to the last one. They are cut at gaps of more than [`GAP`], the
+/// largest ones if these are too many.
+fn groups(parts: &mut [Range<isize>]) -> Vec<(Range<isize>, &[Range<isize>])> {
+    parts.sort_unstable_by_key(|part| part.start);
+    let parts = &*parts;
+    let mut end = isize::MIN;
+    let gap_before = |part: &Range<isize>| {
+        let gap = part.start.saturating_sub(end);
+        end = end.max(part.end);
+        gap
+    };
+    let gaps: Vec<isize> = parts.iter().map(gap_before).collect();
+    let mut large: Vec<isize> = gaps.iter().copied().filter(|gap| *gap > GAP).collect();
+    large.sort_unstable_by(|a, b| b.cmp(a));
+    // The first part has an infinite gap before it.
+    let least = large.get(MOST_GROUPS).copied().unwrap_or(GAP);
+    let begins = (0..parts.len()).filter(|&i| gaps[i] > least);
+    let begins: Vec<usize> = begins.chain([parts.len()]).collect();
+    let group = |cut: &[usize]| {
+        let group = &parts[cut[0]..cut[1]];
+        let end = group.iter().map(|part| part.end).max();
+        (group[0].start..end.unwrap_or(group[0].end), group)
+    };
+    begins.windows(2).map(group).collect()
 }
 
 impl Kept {
@@ -418,5 +445,49 @@ impl Kept {
     /// What an adapter may have written.
     pub(super) fn written(&self) -> Option<Buffer> {
         Some(self.hull).filter(|hull| hull.written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grouped(mut parts: Vec<Range<isize>>) -> Vec<(Range<isize>, usize)> {
+        let groups = groups(&mut parts);
+        let groups = groups.into_iter();
+        groups.map(|(bytes, parts)| (bytes, parts.len())).collect()
+    }
+
+    #[test]
+    fn parts_are_grouped_between_large_gaps() {
+        let far = 1 << 46;
+        let column = |i: isize| far + i * 50_000..far + i * 50_000 + 800;
+        let mut parts: Vec<_> = (0..200).map(column).collect();
+        // Beside the columns of a panel, a small array on the heap.
+        parts.push(1000..1100);
+        parts.push(900..1010);
+        assert_eq!(
+            grouped(parts),
+            [(900..1100, 2), (far..far + 199 * 50_000 + 800, 200)]
+        );
+        assert_eq!(grouped(Vec::new()), []);
+        // A part within a longer one, and a gap that is not too large.
+        let parts = vec![0..3 * GAP, 5..10, 4 * GAP..4 * GAP + 1];
+        assert_eq!(grouped(parts), [(0..4 * GAP + 1, 3)]);
+    }
+
+    #[test]
+    fn of_too_many_gaps_the_largest_are_cut() {
+        let most = MOST_GROUPS as isize;
+        // Each gap is longer than the one before.
+        let mut at = 0;
+        let mut part = |i: isize| {
+            at += GAP + 100 + i;
+            at..at + 1
+        };
+        let groups = grouped((0..2 * most).map(&mut part).collect());
+        assert_eq!(groups.len(), MOST_GROUPS);
+        assert_eq!(groups[0].1, MOST_GROUPS + 1);
+        assert!(groups[1..].iter().all(|(_, parts)| *parts == 1));
     }
 }

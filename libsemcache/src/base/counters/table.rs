@@ -167,7 +167,7 @@ counters! {
         /// Operands, counted as they became resident, with whole pages between their columns that are made inaccessible with
         /// the columns because the gap is less than 1/1024 of the block.
         coarse,
-        /// Calls replayed: the same call on operands that nobody touched since, so that nothing was decided or planned anew.
+        /// Calls and sparse products replayed: the same on operands that nobody touched since; nothing was decided or planned anew.
         replayed,
         /// Results that their kernels left in mapped memory, from which the calling thread copied them.
         mapped,
