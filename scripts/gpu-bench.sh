@@ -34,7 +34,7 @@ build_into() {
     build
     rm -rf "${DIR:?}"/{bin,lib}
     mkdir -p "$DIR/bin" "$DIR/lib"
-    local flags=(-O2 -march=x86-64-v3 -Wall -Wextra ${CFLAGS:-}) source=$ROOT/bench name file
+    local flags=(-O2 -march=x86-64-v3 -Wall -Wextra ${WARNINGS:-}) source=$ROOT/bench name file
     # In the link a library by this soname is enough; which one serves is decided where it runs.
     local openblas=/usr/lib/x86_64-linux-gnu/libopenblas.so.0
     declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=family.c [fork]=""

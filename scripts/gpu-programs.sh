@@ -27,7 +27,7 @@ needs() {
 
 compile_into() {
     local bin=$1 lib=$2 source=$ROOT/bench hpl=$CACHE/src/hpcc objects name linpack
-    local flags=(-O2 -march=x86-64-v3 -Wall -Wextra ${CFLAGS:-}) blas=$system/openblas-pthread/libblas.so.3
+    local flags=(-O2 -march=x86-64-v3 -Wall -Wextra ${WARNINGS:-}) blas=$system/openblas-pthread/libblas.so.3
     objects=$(fresh programs-objects)
     say "programs"
     # Linpack is compiled as it is found, warnings included.

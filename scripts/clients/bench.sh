@@ -12,7 +12,8 @@ only=limits,abac,dgemm,resident,jacobi,chain,readback,fork
 only+=,families:dgemm:dsymm:dsyrk:dsyr2k:dtrmm:dtrsm:zhemm:zherk:zher2k
 
 export BASE=$LIBRARY
-CFLAGS=-Werror "$ROOT/scripts/gpu-bench.sh" build "$dir/pack"
+# Not CFLAGS: cargo would build the library anew, and once more without them.
+WARNINGS=-Werror "$ROOT/scripts/gpu-bench.sh" build "$dir/pack"
 mkdir "$dir/gpu"
 gcc -O2 -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden -o "$dir/gpu/libcudart.so.13" "$ROOT/bench/standin.c" \
     /usr/lib/x86_64-linux-gnu/libopenblas.so.0
@@ -169,7 +170,7 @@ pairs octave gpu-octave.sh 14
 rm -rf "$dir/octave" "$dir/pack"
 say "packed Octave: $rows workloads as plainly"
 
-CFLAGS=-Werror PACK_PRESET=0 "$ROOT/scripts/gpu-programs.sh" build "$dir/programs"
+WARNINGS=-Werror PACK_PRESET=0 "$ROOT/scripts/gpu-programs.sh" build "$dir/programs"
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/programs/gpu-programs.sh" run "$dir/programs.out" --quick --rounds 1 --budget 100000 \
     >programs.log 2>&1 || { cat programs.log; fail "gpu-programs.sh"; }
 # Eleven programs and the placements, each on all sides; those that compute enough have calls that ran on the device.
