@@ -320,6 +320,49 @@ static void steps(void)
         free(wanted[i]);
 }
 
+/* Column indices that end in the middle of a page, of which the block has more: what the CPU writes there counts in
+ * the next product, also where nobody notices writes to accessible pages. The other arrays are of whole pages. */
+static void shared_page(void)
+{
+    enum { N = 9 * 512, EACH = 3 };
+    const int64_t n = N, nnz = N * EACH;
+    double *x = (double *)malloc(N * 8), *y = (double *)malloc(N * 8), *wanted = (double *)malloc(N * 8), numbers[2] = {1, 0};
+    double *values = (double *)malloc(N * EACH * 8);
+    int32_t *columns = (int32_t *)malloc(N * EACH * 4 + 400), *offsets = (int32_t *)malloc((N + 1) * 4);
+    semcache_csr a = {sizeof a, 'd', 4, 0, n, n, offsets, columns, values};
+    for (int i = 0; i <= N; i++)
+        offsets[i] = i * EACH;
+    for (int64_t i = 0; i < nnz; i++) {
+        values[i] = drawn(9) - 4;
+        columns[i] = drawn(N);
+    }
+    for (int i = 0; i < N; i++)
+        x[i] = drawn(9);
+    semcache_matrix X = semcache_view(x, n, 1, n, 8), Y = semcache_view(y, n, 1, n, 8);
+    for (int i = 0; i < 40; i++) {
+        int status = semcache_csr_multiply(&a, 'N', &numbers[0], &X, &numbers[1], &Y);
+        if (status == SEMCACHE_ABSENT && !with)
+            plain(&a, 'N', 1, x, n, 0, y, n, 1);
+        else if (status != SEMCACHE_OK)
+            fail("shared page", __LINE__, status, SEMCACHE_OK);
+        if (i % 4 == 3) {
+            plain(&a, 'N', 1, x, n, 0, wanted, n, 1);
+            HOLDS(memcmp(y, wanted, N * 8) == 0);
+            /* One of the last entries, whose indices lie on the last page. */
+            columns[nnz - 1 - drawn(90)] = drawn(N);
+        }
+    }
+    for (int i = 0; i < N; i++)
+        total += y[i] * (double)(i % 7);
+    printf("shared page: %.0f\n", total);
+    free(x);
+    free(y);
+    free(wanted);
+    free(values);
+    free(columns);
+    free(offsets);
+}
+
 /* Y of one product is X of the next: nothing but the last one is looked at. */
 static void iteration(void)
 {
@@ -480,6 +523,7 @@ int main(int argc, char **argv)
     changes();
     iteration();
     steps();
+    shared_page();
     nonsense();
     memory();
     return 0;

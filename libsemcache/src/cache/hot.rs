@@ -221,7 +221,11 @@ impl Cache {
                 }
                 s.ops.deps(&placement.view, placement.write, &mut deps);
             }
-            let outdated = self.outdate(state, resident)?;
+            let outdated = match self.outdate(state, resident) {
+                Ok(outdated) => outdated,
+                Err(error) if kernels.is_empty() => return Err(error),
+                Err(_) => break,
+            };
             // SAFETY: by the caller's promise the addresses are those of the operands when [`Cache::conclude`] noted them;
             // the replicas that they lie in still exist, and replicas never move. The kernel is recorded in the replicas'
             // operations below, so their memory is not reused before it completes.

@@ -2,9 +2,10 @@
 //!
 //! The first such product leaves its tasks with the link of the matrix ([`Again`]). A later one queues them again, with the scalars of its
 //! own, and needs no check of its arguments, no decision, and nothing of the protocol but the steps of the tasks themselves: these copy
-//! what a device lacks of X. That holds as long as the link does, the blocks of the operands are the same, devices hold all entries and
-//! all bytes of X and Y that the product reads, and no page of these needs an announcement ([`Cache::has_on_devices`]). Otherwise the
-//! product takes the ordinary path.
+//! what a device lacks of X. That holds as long as the link does, the blocks of the operands are the same, devices hold all bytes of them
+//! that the product reads, and no page of these needs an announcement ([`Cache::has_on_devices`]). Otherwise the product takes the ordinary
+//! path: so it does if row offsets or column indices share an accessible page with other data whose writes nobody notices, as devices
+//! drop what lies there at the end of each product.
 
 use super::pattern::Pattern;
 use super::product::Product;
@@ -62,7 +63,6 @@ impl Again {
         {
             return Ok(false);
         }
-        // Row offsets and column indices have just been looked at.
-        cache.has_on_devices(self.tasks.iter().flat_map(Task::numbers))
+        cache.has_on_devices(self.tasks.iter().flat_map(Task::of_program))
     }
 }

@@ -1,6 +1,6 @@
 //! What is derived from the row offsets and column indices of a sparse matrix, and which matrices have it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -12,6 +12,7 @@ use super::pattern::Pattern;
 use super::product::Product;
 use crate::base::{DeviceId, Op};
 use crate::cache::Cache;
+use crate::process::signals_blocked::SignalsBlocked;
 
 /// Scratch memory of one kind of product, and the number by which the device knows what it prepared there.
 #[derive(Debug)]
@@ -109,51 +110,54 @@ const MOST_BYTES: usize = 256 << 20;
 
 static LINKS: Mutex<Vec<Link>> = Mutex::new(Vec::new());
 
-fn links() -> MutexGuard<'static, Vec<Link>> {
-    LINKS.lock().unwrap_or_else(PoisonError::into_inner)
+/// No handler of the program runs meanwhile: it may multiply, too, or leave by a jump.
+fn with_links<T>(run: impl FnOnce(&mut Vec<Link>) -> T) -> T {
+    let _blocked = SignalsBlocked::new();
+    run(&mut LINKS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Takes the link of a matrix; while a thread has it, others find none.
 #[must_use]
 pub fn take(csr: &Csr) -> Option<Link> {
-    let mut links = links();
-    let at = links.iter().position(|l| l.csr == *csr)?;
-    Some(links.remove(at))
+    with_links(|links| {
+        let at = links.iter().position(|l| l.csr == *csr)?;
+        Some(links.remove(at))
+    })
 }
 
 /// Takes the link of a product's matrix if it has the tasks of a product of this kind.
 #[must_use]
 pub fn take_again(product: &Product) -> Option<Link> {
-    let mut links = links();
     let serves = |l: &Link| {
         l.csr == product.csr && l.again.as_ref().is_some_and(|again| again.serves(product))
     };
-    let at = links.iter().position(serves)?;
-    Some(links.remove(at))
+    with_links(|links| {
+        let at = links.iter().position(serves)?;
+        Some(links.remove(at))
+    })
 }
 
 /// Whether the matrix is linked, and no watched byte has changed since.
 #[must_use]
 pub fn has(csr: &Csr) -> bool {
-    let links = links();
-    links
-        .iter()
-        .any(|l| l.csr == *csr && l.pattern.is_watched())
+    let same = |l: &Link| l.csr == *csr && l.pattern.is_watched();
+    with_links(|links| links.iter().any(same))
 }
 
 /// Keeps a link, as the one that was used last. Returns those that have to end: of matrices that have changed or gone, of the same
 /// matrix by another thread, and the oldest ones if they are too many or too large.
 #[must_use]
 pub fn keep(link: Link) -> Vec<Link> {
-    let mut links = links();
-    let over = |l: &mut Link| !l.pattern.is_watched() || l.csr == link.csr;
-    let mut ended: Vec<Link> = links.extract_if(.., over).collect();
-    let mut bytes: usize = links.iter().map(Link::bytes).sum();
-    while !links.is_empty() && (links.len() >= MOST || bytes > MOST_BYTES) {
-        let oldest = links.remove(0);
-        bytes -= oldest.bytes();
-        ended.push(oldest);
-    }
-    links.push(link);
-    ended
+    with_links(|links| {
+        let over = |l: &mut Link| !l.pattern.is_watched() || l.csr == link.csr;
+        let mut ended: Vec<Link> = links.extract_if(.., over).collect();
+        let mut bytes: usize = links.iter().map(Link::bytes).sum();
+        while !links.is_empty() && (links.len() >= MOST || bytes > MOST_BYTES) {
+            let oldest = links.remove(0);
+            bytes -= oldest.bytes();
+            ended.push(oldest);
+        }
+        links.push(link);
+        ended
+    })
 }

@@ -222,19 +222,15 @@ impl Product {
                 left.rows.push(task.rows.clone());
             }
         }
-        // No page of an input has been opened or closed, but of X where devices copied from each other by way of the host.
-        let vectors = again.tasks.iter().flat_map(Task::vectors);
-        let (pending, settled) = cache.settle(vectors, &[]);
+        let used = again.tasks.iter().flat_map(Task::of_program);
+        let (pending, settled) = cache.settle(used, &[]);
         let arrived = cache.arrive(&pending);
         let rows: usize = left.rows.iter().map(Range::len).sum();
         if rows > 0 {
             link.again = None;
         }
-        // As in `queue`.
-        Some(match rows < self.csr.rows {
-            true => arrived.and(settled).map(|()| left).map_err(Status::from),
-            false => Ok(left),
-        })
+        // As in `queue`. If no task could be queued, Y is as it was.
+        (rows < self.csr.rows).then(|| arrived.and(settled).map(|()| left).map_err(Status::from))
     }
 }
 

@@ -79,21 +79,8 @@ impl Task {
 
     /// The operands that are memory of the program.
     pub(super) fn of_program(&self) -> impl Iterator<Item = &Use> {
-        self.of(|slot| !self.own_slots.contains(slot))
-    }
-
-    /// The parts of X and Y.
-    pub(super) fn vectors(&self) -> impl Iterator<Item = &Use> {
-        self.of(|slot| matches!(slot, Slot::X | Slot::Y))
-    }
-
-    /// The entries, and the parts of X and Y.
-    pub(super) fn numbers(&self) -> impl Iterator<Item = &Use> {
-        self.of(|slot| matches!(slot, Slot::Values | Slot::X | Slot::Y))
-    }
-
-    fn of(&self, is: impl Fn(&Slot) -> bool) -> impl Iterator<Item = &Use> {
         let all = self.slots.iter().zip(&self.uses);
-        all.filter(move |(slot, _)| is(slot)).map(|(_, used)| used)
+        all.filter(|(slot, _)| !self.own_slots.contains(slot))
+            .map(|(_, used)| used)
     }
 }
