@@ -2,10 +2,11 @@
 """MPI programs whose ranks use GPUs, in a folder that `gpu-bench.sh build` made, against cuBLAS by hand and their plain run.
 
     mpi.py OUT [--sizes 16384,32768] [--ranks 1,2,4,2:1] [--steps 50] [--reps 5] [--few 10:2] [--budget SECONDS]
-               [--modes jacobi,cg,pingpong] [--sides semcache,hand,eager,plain]
+               [--modes jacobi,cg,pingpong,scalapack] [--sides semcache,hand,eager,plain]
 
-OUT/mpi.jsonl has a line per run (bench/mpi_jacobi.c, mpi_cg.c, mpi_pingpong.c and peer_mpi.c say of what), OUT/mpi.md the tables.
-*jacobi*, *cg*: dense systems in blocks of rows. *pingpong*: messages of 8 bytes to 64 MiB between two ranks. RANKS:GPUS is a number of
+OUT/mpi.jsonl has a line per run (bench/mpi_jacobi.c, mpi_cg.c, mpi_pingpong.c, mpi_scalapack.c and peer_mpi.c say of what), OUT/mpi.md the tables.
+*jacobi*, *cg*: dense systems in blocks of rows. *pingpong*: messages of 8 bytes to 64 MiB between two ranks.
+*scalapack*: products and factorizations; numbers of ranks that are no squares are left out. RANKS:GPUS is a number of
 ranks on a number of GPUs, as many if none is said; those are left out for which there are too few GPUs. Sides: `semcache`; `hand`;
 `eager`, which is semcache with SEMCACHE_GATE=eager: results are copied back at once, and nothing stays on devices; `plain`, on all cores.
 SEMCACHE_* of the caller hold; DEVICES=sim:2 runs our side on simulated devices, to try this script. Exit status 1 when a run failed.
@@ -14,6 +15,7 @@ SEMCACHE_* of the caller hold; DEVICES=sim:2 runs our side on simulated devices,
 import argparse
 import glob
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -197,6 +199,32 @@ def pingpong(o):
             "*h2d* are these copies alone, page-locked.", "", markdown(head, rows)]
 
 
+def scalapack(o):
+    """Products and factorizations on square grids: the rows of the table."""
+    rows = []
+    for ranks, gpus in o.places:
+        if math.isqrt(ranks) ** 2 != ranks:
+            continue
+        for routine in ("pdgemm", "pdpotrf", "pdgetrf"):
+            for n in o.sizes:
+                step, tflops = {}, {}
+                for side in (side for side in o.sides if side != "hand"):
+                    reps = o.few[1] if side in ("eager", "plain") else o.reps
+                    for line in attempted(o, side, ranks, gpus, [f"{BIN}/mpi_scalapack", routine, n, o.block, reps]):
+                        step[side], tflops[side] = line["step"], line["tflops"]
+                rows.append([routine, str(n), str(ranks), str(gpus), *(seconds(step.get(side)) for side in ("semcache", "eager", "plain")),
+                             over(step.get("plain"), step.get("semcache")), over(step.get("eager"), step.get("semcache")),
+                             f"{tflops['semcache']:.2f}" if "semcache" in tflops else "-"])
+                save(o, "scalapack", scalapack_table(o, rows))
+    return scalapack_table(o, rows)
+
+
+def scalapack_table(o, rows):
+    head = ["routine", "order", "ranks", "GPUs", "semcache", "eager", "plain", "plain/semcache", "eager/semcache", "Tflop/s"]
+    return ["## ScaLAPACK", "", f"Blocks of {o.block}; the median of {o.reps} times ({o.few[1]} of eager and plain), with matrices that the "
+            "CPU has just written. Products are compared exactly, factorizations by the solution of a system.", "", markdown(head, rows)]
+
+
 COLUMNS = [(side, variant) for side in ("plain", "semcache", "eager") for variant in ("loop", "host", "sent", "both")] + [
     ("hand", variant) for variant in ("sent", "both", "d2h", "h2d")]
 
@@ -228,9 +256,10 @@ def main():
     p.add_argument("--reps", default=5, type=int, help="repetitions (5)")
     p.add_argument("--few", default=(10, 2), type=pair, help="steps and repetitions of eager and plain, which are slow (10:2)")
     p.add_argument("--sides", default=SIDES, type=lambda text: text.split(","), help="of " + ",".join(SIDES))
+    p.add_argument("--block", default=256, type=int, help="order of ScaLAPACK's blocks (256)")
     p.add_argument("--bytes", help="sizes of messages (8 to 64 MiB)")
     p.add_argument("--budget", default=540, type=float, help="seconds in all (540)")
-    p.add_argument("--modes", default="jacobi,cg,pingpong", type=lambda text: text.split(","))
+    p.add_argument("--modes", default="jacobi,cg,pingpong,scalapack", type=lambda text: text.split(","))
     o = p.parse_args()
     if not os.path.exists(os.path.join(HERE, "mpi", "env.sh")):
         sys.exit("gpu-bench: there is no MPI in this folder")
@@ -246,7 +275,7 @@ def main():
     o.places = [place for place in map(pair, o.ranks.split(",")) if place[1] <= o.there]
     for mode in o.modes:
         try:
-            save(o, mode, pingpong(o) if mode == "pingpong" else system(o, mode))
+            save(o, mode, {"pingpong": pingpong, "scalapack": scalapack}.get(mode, lambda o: system(o, mode))(o))
         except Over:
             o.failures.append(f"the time was over in {mode}")
             break

@@ -37,13 +37,15 @@ build_into() {
     local flags=(-O2 -march=x86-64-v3 -Wall -Wextra ${WARNINGS:-}) source=$ROOT/bench name file
     # In the link a library by this soname is enough; which one serves is decided where it runs.
     local openblas=/usr/lib/x86_64-linux-gnu/libopenblas.so.0
+    local scalapack=/usr/lib/x86_64-linux-gnu/libscalapack-openmpi.so.2.2
     declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=family.c [fork]=""
         [families]=family.c [compose]=family.c [shapes]="" [places]=problem.c
         [habits]="habits_parts.c habits_factor.c habits_change.c" [vector]="" [hints]="" [spmv]=csr.c [cg]=csr.c [solve]=solve_matrix.c)
     declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
         [peer_families]=family.c [peer_contexts]="" [peer_strategies]="" [peer_places]=problem.c [peer_transfers]=""
         [peer_csr]="csr.c cusparse.c" [peer_cg]="csr.c cusparse.c" [peer_solve]="solve_matrix.c cusolver.c")
-    declare -A mpi=([mpi_jacobi]="mpi_rows.c wake.c" [mpi_cg]="mpi_rows.c wake.c" [mpi_pingpong]=wake.c [peer_mpi]="mpi_rows.c cuda.c")
+    declare -A mpi=([mpi_jacobi]="mpi_rows.c wake.c" [mpi_cg]="mpi_rows.c wake.c" [mpi_pingpong]=wake.c [peer_mpi]="mpi_rows.c cuda.c"
+        [mpi_scalapack]=wake.c)
     say "benchmark programs"
     local -a parts
     for name in "${!ours[@]}"; do
@@ -61,9 +63,10 @@ build_into() {
         for name in "${!mpi[@]}"; do
             read -ra parts <<<"${mpi[$name]}"
             OMPI_CC=gcc mpicc.openmpi "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" \
-                "${parts[@]/#/$source/}" -Wl,--as-needed "$openblas" -lpthread -ldl -lm
+                "${parts[@]/#/$source/}" -Wl,--as-needed "$scalapack" "$openblas" -lpthread -ldl -lm
         done
         packed_mpi "$DIR/mpi"
+        cp -L "$scalapack" "$DIR/lib/"
     fi
     gcc "${flags[@]}" -o "$DIR/bin/touch" "$source/touch.c" "$source/common.c" -lpthread -lm
     cp "$COMMAND" "$DIR/bin/semcache"
@@ -71,6 +74,8 @@ build_into() {
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
+    # OpenBLAS has LAPACK, too; these are the names by which ScaLAPACK asks for both.
+    for file in libblas.so.3 liblapack.so.3; do ln -s libopenblas.so.0 "$DIR/lib/$file"; done
     cp "$source"/{run,pairs,grid,ablate,memory,predict,hints,sparse,solvers,mpi,numpy_script,scipy_cg}.py "$source/reproduce" \
         "$ROOT/python/semcache.py" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
     rm -rf "${DIR:?}/experiments"

@@ -40,9 +40,9 @@
 //! # Which blocks
 //!
 //! By default, blocks of which the CPU rewrites a small part between calls, again and again (`policy::inputs`); their panels
-//! become write-tracked one by one, as they are written or uploaded. A block that is mostly rewritten goes back to page
-//! protection: a first write to a write-tracked page costs 0.7 us and splits a huge page, while one fault makes a whole
-//! read-only panel writable.
+//! become write-tracked one by one, as they are written or uploaded. A block that is mostly rewritten, or of which replicas keep less in
+//! the panels around the written pages than was written, goes back to page protection: a first write to a write-tracked page costs 0.7 to
+//! 1.4 us and splits a huge page, while one fault makes a whole read-only panel writable.
 
 use std::sync::atomic::Ordering;
 
@@ -120,15 +120,22 @@ impl Cache {
         });
         let beside: usize = beside.sum();
         e.scans.dirt.append(&mut found);
-        let bytes = self.drop_dirt(e, pools)?;
+        let (bytes, kept) = self.drop_dirt(e, pools)?;
+        let len = e.block.len;
         if bytes > beside {
             state.note_cpu(id, bytes - beside, true);
+            state.uses.scanned(id, bytes - beside, kept, len);
         }
         Ok(bytes > 0)
     }
 
-    /// Replicas drop the bytes of all pages found written. Returns how many bytes the pages have.
-    pub(super) fn drop_dirt(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<usize, CacheError> {
+    /// Replicas drop the bytes of all pages found written. Returns how many bytes the pages have, and how many replicas keep in the panels
+    /// around them.
+    pub(super) fn drop_dirt(
+        &self,
+        e: &mut Entry,
+        pools: &mut [Pool],
+    ) -> Result<(usize, usize), CacheError> {
         let ended = e.scans.refused && !e.scans.write_tracked.is_empty();
         if ended {
             // After a failed scan all write-tracked pages count as written, besides those found when panels were made
@@ -137,7 +144,7 @@ impl Cache {
             e.scans.dirt.extend(write_tracked);
         }
         if e.scans.dirt.is_empty() {
-            return Ok(0);
+            return Ok((0, 0));
         }
         let mut dirt = std::mem::take(&mut e.scans.dirt);
         dirt.sort_unstable_by_key(|i| i.start);
@@ -156,11 +163,12 @@ impl Cache {
                 return Err(err);
             }
         }
-        COUNTERS.gate.kept.add(e.held_beside(&dirt) as u64);
+        let kept = e.held_beside(&dirt);
+        COUNTERS.gate.kept.add(kept as u64);
         if ended {
             self.end_marks(e);
         }
-        Ok(bytes)
+        Ok((bytes, kept))
     }
 
     /// Scans `span`: returns its write-tracked pages that were written since the last scan or since tracking began, and
@@ -307,8 +315,9 @@ impl Cache {
         };
         if self.scanner.choice == Choice::ByUse {
             if e.scans.on && uses.refilled(id) {
-                if let Err(err) = self.end_scans(e, pools) {
-                    warn!("a block stays write-tracked: {err:?}");
+                match self.end_scans(e, pools) {
+                    Ok(()) => uses.end_write_tracking(id),
+                    Err(err) => warn!("a block stays write-tracked: {err:?}"),
                 }
             } else if !e.scans.on
                 && !e.scans.refused

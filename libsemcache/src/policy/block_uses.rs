@@ -237,10 +237,25 @@ impl BlockUses {
         self.without.uses(Heuristic::WriteTracking) && self.get(id).is_some_and(patched)
     }
 
-    /// Whether the CPU wrote most of a block between uses, so that write-tracking ends.
+    /// Notes what a scan of a write-tracked block of `len` bytes found: `written` bytes of pages that the CPU wrote, in whose panels replicas
+    /// kept `kept` bytes.
+    pub fn scanned(&mut self, id: AllocId, written: usize, kept: usize, len: usize) {
+        if let Some(h) = self.uses.get_mut(&id) {
+            h.inputs_mut().scanned(written, kept, len);
+        }
+    }
+
+    /// Whether write-tracking a block does not pay, so that it ends.
     #[must_use]
     pub fn refilled(&self, id: AllocId) -> bool {
         self.get(id).is_some_and(|h| h.inputs().refilled())
+    }
+
+    /// Write-tracking of a block ends.
+    pub fn end_write_tracking(&mut self, id: AllocId) {
+        if let Some(h) = self.uses.get_mut(&id) {
+            h.inputs_mut().end_write_tracking();
+        }
     }
 
     /// Whether inputs that no device holds are sampled.

@@ -14,6 +14,14 @@ const PATCH: usize = 2;
 /// Patches in a row after which the CPU is expected to go on patching the block.
 const HABIT: i32 = 3;
 
+/// Each time that write tracking of a block ended since it cost more than it saved, this many times as many patches in a row are
+/// needed for it to begin again, up to [`HABIT_MAX`].
+const HABIT_GROWS: i32 = 16;
+const HABIT_MAX: i32 = 1 << 16;
+
+/// What write tracking of a block costs and saves is compared each time that the CPU has written one byte in this many of the block's.
+const COMPARED: usize = 8;
+
 /// The CPU's writes to a block, and the calls between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inputs {
@@ -30,6 +38,13 @@ pub struct Inputs {
     len: usize,
     /// Patches in a row; if less than zero, refills in a row.
     patches: i32,
+    /// Patches in a row after which the block is write-tracked.
+    habit: i32,
+    /// While the block is write-tracked, of the scans since costs were last compared: bytes of the pages that the CPU wrote, and bytes
+    /// that replicas kept in the panels around them.
+    scanned: (usize, usize),
+    /// Write tracking costs more than it saves.
+    loses: bool,
     /// Writes of the CPU were not trapped until now, so the next use is no evidence of whether the CPU writes before
     /// each use.
     unseen: bool,
@@ -47,6 +62,9 @@ impl Inputs {
         written: 0,
         len: 0,
         patches: 0,
+        habit: HABIT,
+        scanned: (0, 0),
+        loses: false,
         unseen: false,
         write_through_until: None,
     };
@@ -92,7 +110,7 @@ impl Inputs {
         }
         let written = std::mem::take(&mut self.written);
         if written > 0 && written.saturating_mul(PATCH) <= self.len {
-            self.patches = (self.patches.max(0) + 1).min(HABIT);
+            self.patches = (self.patches.max(0) + 1).min(self.habit);
         } else if written > 0 {
             self.patches = (self.patches.min(0) - 1).max(-HABIT);
         }
@@ -115,14 +133,42 @@ impl Inputs {
         }
     }
 
-    /// Whether the CPU wrote a small part of the block between uses, [`HABIT`] times in a row.
-    pub(super) fn patched(&self) -> bool {
-        self.patches >= HABIT
+    /// A scan of a write-tracked block of `len` bytes found `written` bytes of pages that the CPU wrote; replicas kept `kept` bytes in the
+    /// panels around these pages, which page protection would have dropped.
+    ///
+    /// Each written page cost a fault of the kernel, so tracking loses unless replicas keep at least as much as the CPU wrote. The block's
+    /// length says nothing of that: HPL rewrites all of a matrix that is a shrinking part of the block.
+    pub(super) fn scanned(&mut self, written: usize, kept: usize, len: usize) {
+        let (all_written, all_kept) = self.scanned;
+        self.scanned = (
+            all_written.saturating_add(written),
+            all_kept.saturating_add(kept),
+        );
+        let (written, kept) = self.scanned;
+        if written.saturating_mul(COMPARED) >= len {
+            self.loses = kept < written;
+            self.scanned = (0, 0);
+        }
     }
 
-    /// Whether the CPU wrote most of the block between uses, twice in a row.
+    /// Write tracking of the block ends.
+    pub(super) fn end_write_tracking(&mut self) {
+        if std::mem::take(&mut self.loses) {
+            self.habit = self.habit.saturating_mul(HABIT_GROWS).min(HABIT_MAX);
+        }
+        (self.patches, self.scanned) = (0, (0, 0));
+    }
+
+    /// Whether the CPU wrote a small part of the block between uses, [`HABIT`] times in a row; more often, if write tracking of the block
+    /// has lost before.
+    pub(super) fn patched(&self) -> bool {
+        self.patches >= self.habit
+    }
+
+    /// Whether write tracking of the block does not pay: the CPU wrote most of the block between uses, twice in a row, or most of the panels
+    /// in which it wrote.
     pub(super) fn refilled(&self) -> bool {
-        self.patches <= -2
+        self.loses || self.patches <= -2
     }
 
     /// Whether the CPU wrote the block before each of the last [`REWRITES`] calls.
@@ -192,6 +238,36 @@ mod tests {
         assert_eq!(use_after(BIG / 2 + 2), (false, false));
         assert_eq!(use_after(BIG), (false, true));
         assert_eq!(use_after(2), (false, false));
+    }
+
+    #[test]
+    fn write_tracking_that_keeps_less_than_is_written_ends() {
+        let mut h = Inputs::NONE;
+        let patches = |h: &mut Inputs| {
+            (1..)
+                .find(|_| {
+                    h.wrote(4096, BIG);
+                    h.used();
+                    h.patched()
+                })
+                .unwrap_or(0)
+        };
+        assert_eq!(patches(&mut h), HABIT);
+        // Little was written yet.
+        h.scanned(BIG / COMPARED - 4096, 0, BIG);
+        assert!(!h.refilled());
+        h.scanned(4096, 0, BIG);
+        assert!(h.refilled());
+        h.end_write_tracking();
+        assert!(!h.refilled() && !h.patched());
+        assert_eq!(patches(&mut h), HABIT * HABIT_GROWS);
+        // Replicas keep as much as is written.
+        for _ in 0..COMPARED {
+            h.scanned(BIG / 4, BIG / 4, BIG);
+            assert!(!h.refilled());
+        }
+        h.end_write_tracking();
+        assert_eq!(patches(&mut h), HABIT * HABIT_GROWS);
     }
 
     #[test]

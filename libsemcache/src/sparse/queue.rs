@@ -17,7 +17,6 @@ use super::product::Product;
 use super::task::{ROOM, Slot, Task};
 use crate::base::sparse::CsrKernel;
 use crate::base::{DeviceId, Intent, Op, Rect, Routine, Value};
-use crate::cache::edges::PendingCopies;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{Kernel, Operand};
@@ -117,6 +116,11 @@ impl Left {
             sums: Vec::new(),
         }
     }
+
+    /// Whether no device computes rows of a product.
+    fn is_whole(&self, product: &Product) -> bool {
+        self.rows.iter().map(Range::len).sum::<usize>() == product.csr.rows
+    }
 }
 
 /// Numbers that are to be added to rows of Y.
@@ -188,17 +192,13 @@ impl Product {
             ..
         } = queueing;
         let used = used.iter().chain(tasks.iter().flat_map(Task::of_program));
-        let (pending, settled): (PendingCopies, _) = cache.settle(used, &[]);
-        let arrived = cache.arrive(&pending);
+        let settled = settled(cache, used);
         arrays.end(cache);
         let left = left?;
-        // Inputs that did not arrive on a device that is lost are nobody's loss if no device writes Y.
-        let rows: usize = left.rows.iter().map(Range::len).sum();
-        if rows < self.csr.rows {
-            arrived?;
+        if !left.is_whole(self) {
             settled?;
         }
-        if rows == 0 && !by_columns && !link.is_resent() {
+        if left.rows.is_empty() && !by_columns && !link.is_resent() {
             let blocks = arrays.blocks();
             link.again = blocks.map(|blocks| Again::new(self, blocks, tasks));
         }
@@ -223,15 +223,22 @@ impl Product {
             }
         }
         let used = again.tasks.iter().flat_map(Task::of_program);
-        let (pending, settled) = cache.settle(used, &[]);
-        let arrived = cache.arrive(&pending);
-        let rows: usize = left.rows.iter().map(Range::len).sum();
-        if rows > 0 {
+        let settled = settled(cache, used);
+        if !left.rows.is_empty() {
             link.again = None;
         }
-        // As in `queue`. If no task could be queued, Y is as it was.
-        (rows < self.csr.rows).then(|| arrived.and(settled).map(|()| left).map_err(Status::from))
+        // If no task could be queued, Y is as it was.
+        (!left.is_whole(self)).then(|| settled.map(|()| left).map_err(Status::from))
     }
+}
+
+/// Waits until the inputs of queued tasks have been read from the host, and results on pages that cannot be protected have arrived there.
+///
+/// # Errors
+/// A device is lost. That is nobody's loss if no device writes Y.
+fn settled<'a>(cache: &Cache, used: impl Iterator<Item = &'a Use>) -> Result<(), CacheError> {
+    let (pending, settled) = cache.settle(used, &[]);
+    cache.arrive(&pending).and(settled)
 }
 
 impl Queueing<'_> {

@@ -371,23 +371,21 @@ fn keep_parts<'a>(
             parts.for_each(|part| open(buffer(part, hull.written)));
         });
     };
+    let mut keep_hull = |hull, parts: &dyn Fn() -> Cow<'a, [Range<isize>]>| {
+        let guard = keep(hull, |open| open_parts(&parts(), open));
+        kept.push(Kept {
+            hull,
+            _guard: guard,
+        });
+    };
     if hull.len / 4 > bytes.saturating_add(GAP.unsigned_abs() / 4) {
         let mut parts = parts().into_owned();
         for (bytes, group) in groups(&mut parts) {
-            let hull = buffer(&bytes, hull.written);
-            let guard = keep(hull, |open| open_parts(group, open));
-            kept.push(Kept {
-                hull,
-                _guard: guard,
-            });
+            keep_hull(buffer(&bytes, hull.written), &|| group.to_vec().into());
         }
-        return;
+    } else {
+        keep_hull(hull, parts);
     }
-    let guard = keep(hull, |open| open_parts(&parts(), open));
-    kept.push(Kept {
-        hull,
-        _guard: guard,
-    });
 }
 
 /// Sorts parts of memory into groups, each with its bytes from the first to the last one. They are cut at gaps of more than [`GAP`], the

@@ -46,13 +46,18 @@ pub(super) fn check(before: &Allocation, replica: ReplicaId, rect: &Rect, intent
     for ((a, was), (b, is)) in before.replicas().zip(after.replicas()) {
         assert!(a == b && same(&was.valid, &is.valid));
     }
+    same_pages(before, &after);
+    true
+}
+
+/// Pages are as accessible as before, and as many of those that operands share with other data are write-tracked.
+fn same_pages(before: &Allocation, after: &Allocation) {
     let all = Interval::new(0, before.extent());
     let (mut was, mut is) = (Vec::new(), Vec::new());
     before.access_runs(all, &mut was);
     after.access_runs(all, &mut is);
     assert_eq!(was, is);
     assert_eq!(before.tracked_edges(), after.tracked_edges());
-    true
 }
 
 /// Plays the events of a call that writes an operand which `only_outdates` accepts: nothing may change but that other replicas lose their
@@ -89,12 +94,7 @@ pub(super) fn check_outdated(before: &Allocation, replica: ReplicaId, rect: &Rec
         assert!(a == b && same(&left, &is.valid));
         assert!(a == replica || !is.valid.overlaps(rect));
     }
-    let all = Interval::new(0, before.extent());
-    let (mut was, mut is) = (Vec::new(), Vec::new());
-    before.access_runs(all, &mut was);
-    after.access_runs(all, &mut is);
-    assert_eq!(was, is);
-    assert_eq!(before.tracked_edges(), after.tracked_edges());
+    same_pages(before, &after);
 }
 
 #[test]
