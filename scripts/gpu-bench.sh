@@ -11,7 +11,7 @@
 #   DIR/gpu-bench.sh hints OUT [OPTIONS]   what hints of semcache.h are worth: OUT/hints.md
 #   DIR/gpu-bench.sh sparse OUT [OPTIONS]  products of sparse matrices and conjugate gradients, against cuSPARSE: OUT/sparse.md
 #   DIR/gpu-bench.sh solvers OUT [OPTIONS] LAPACK's LU and Cholesky, against the host's and cuSOLVER: OUT/solvers.md
-#   DIR/gpu-bench.sh mpi OUT [OPTIONS]     MPI programs, their ranks on GPUs, against cuBLAS by hand: OUT/mpi.md; where 'build' found Open MPI
+#   DIR/gpu-bench.sh mpi OUT [OPTIONS]     MPI programs, their ranks on GPUs, against cuBLAS by hand: OUT/mpi.md; where 'build' found Open MPI and ScaLAPACK
 #   DIR/gpu-bench.sh reproduce OUT [EXPERIMENT...] [OPTIONS]  published experiments: OUT/reproduce-EXPERIMENT.jsonl
 #   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
@@ -59,7 +59,7 @@ build_into() {
             "${parts[@]/#/$source/}" -lpthread -ldl -lm
     done
     rm -rf "${DIR:?}/mpi"
-    if command -v mpicc.openmpi >/dev/null; then
+    if command -v mpicc.openmpi >/dev/null && [ -e "$scalapack" ]; then
         for name in "${!mpi[@]}"; do
             read -ra parts <<<"${mpi[$name]}"
             OMPI_CC=gcc mpicc.openmpi "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" \
