@@ -19,6 +19,9 @@ const HABIT: i32 = 3;
 const HABIT_GROWS: i32 = 16;
 const HABIT_MAX: i32 = 1 << 16;
 
+/// Losing comparisons in a row after which write tracking of a block ends: one of them may be a single refill between patches.
+const LOSSES: u32 = 2;
+
 /// What write tracking of a block costs and saves is compared each time that the CPU has written one byte in this many of the block's.
 const COMPARED: usize = 8;
 
@@ -43,8 +46,8 @@ pub struct Inputs {
     /// While the block is write-tracked, of the scans since costs were last compared: bytes of the pages that the CPU wrote, and bytes
     /// that replicas kept in the panels around them.
     scanned: (usize, usize),
-    /// Write tracking costs more than it saves.
-    loses: bool,
+    /// Comparisons in a row in which write tracking cost more than it saved.
+    losses: u32,
     /// Writes of the CPU were not trapped until now, so the next use is no evidence of whether the CPU writes before
     /// each use.
     unseen: bool,
@@ -64,7 +67,7 @@ impl Inputs {
         patches: 0,
         habit: HABIT,
         scanned: (0, 0),
-        loses: false,
+        losses: 0,
         unseen: false,
         write_through_until: None,
     };
@@ -146,14 +149,14 @@ impl Inputs {
         );
         let (written, kept) = self.scanned;
         if written.saturating_mul(COMPARED) >= len {
-            self.loses = kept < written;
+            self.losses = if kept < written { self.losses + 1 } else { 0 };
             self.scanned = (0, 0);
         }
     }
 
     /// Write tracking of the block ends.
     pub(super) fn end_write_tracking(&mut self) {
-        if std::mem::take(&mut self.loses) {
+        if std::mem::take(&mut self.losses) >= LOSSES {
             self.habit = self.habit.saturating_mul(HABIT_GROWS).min(HABIT_MAX);
         }
         (self.patches, self.scanned) = (0, (0, 0));
@@ -165,10 +168,10 @@ impl Inputs {
         self.patches >= self.habit
     }
 
-    /// Whether write tracking of the block does not pay: the CPU wrote most of the block between uses, twice in a row, or most of the panels
+    /// Whether write tracking of the block does not pay: twice in a row, the CPU wrote most of the block between uses, or most of the panels
     /// in which it wrote.
     pub(super) fn refilled(&self) -> bool {
-        self.loses || self.patches <= -2
+        self.losses >= LOSSES || self.patches <= -2
     }
 
     /// Whether the CPU wrote the block before each of the last [`REWRITES`] calls.
@@ -257,6 +260,12 @@ mod tests {
         h.scanned(BIG / COMPARED - 4096, 0, BIG);
         assert!(!h.refilled());
         h.scanned(4096, 0, BIG);
+        assert!(!h.refilled());
+        // A refill between patches.
+        h.scanned(BIG / COMPARED, BIG, BIG);
+        h.scanned(BIG, 0, BIG);
+        assert!(!h.refilled());
+        h.scanned(BIG, 0, BIG);
         assert!(h.refilled());
         h.end_write_tracking();
         assert!(!h.refilled() && !h.patched());
