@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "mpi_rows.h"
 
 void Cblacs_get(int context, int what, int *value);
 void Cblacs_gridinit(int *context, const char *order, int rows, int columns);
@@ -98,13 +98,6 @@ static double product_error(const double *c)
     return worst;
 }
 
-static double greatest(double x)
-{
-    double all;
-    MPI_Allreduce(&x, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return all;
-}
-
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -147,7 +140,7 @@ int main(int argc, char **argv)
             pdgetrf_(&g.n, &g.n, a, &first, &first, desc, pivots, &info);
         else
             pdpotrf_("L", &g.n, a, &first, &first, desc, &info);
-        add(&s, greatest(now() - start));
+        add(&s, all_most(now() - start));
         if (!product && info)
             die("%s: info %d", routine, info);
         if (product) {
@@ -165,7 +158,7 @@ int main(int argc, char **argv)
                 error = fmax(error, fabs(b[i] - 1));
         }
     }
-    error = greatest(error);
+    error = all_most(error);
     if (!(error <= (product ? 0 : lu ? 1e-6 : 1e-9)))
         die("%s: wrong by %g", routine, error);
     double n = g.n, flops = product ? 2 * n * n * n : lu ? 2 * n * n * n / 3 : n * n * n / 3;

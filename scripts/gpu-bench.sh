@@ -45,7 +45,7 @@ build_into() {
         [peer_families]=family.c [peer_contexts]="" [peer_strategies]="" [peer_places]=problem.c [peer_transfers]=""
         [peer_csr]="csr.c cusparse.c" [peer_cg]="csr.c cusparse.c" [peer_solve]="solve_matrix.c cusolver.c")
     declare -A mpi=([mpi_jacobi]="mpi_rows.c wake.c" [mpi_cg]="mpi_rows.c wake.c" [mpi_pingpong]=wake.c [peer_mpi]="mpi_rows.c cuda.c"
-        [mpi_scalapack]=wake.c)
+        [mpi_scalapack]="mpi_rows.c wake.c")
     say "benchmark programs"
     local -a parts
     for name in "${!ours[@]}"; do
