@@ -138,7 +138,8 @@ sides() {
     rm -rf "${1:?}/base"
     [ -n "${BASE:-}" ] || return 0
     mkdir -p "$1"/base/{bin,lib}
-    cp "$1/bin/semcache" "$1/base/bin/"
+    # A link, not a copy: the pack holds the command once.
+    ln "$1/bin/semcache" "$1/base/bin/semcache"
     cp "$BASE" "$1/base/lib/libsemcache_blas.so"
     strip "$1"/base/lib/*.so
     printf '%s\n' "${BASE_VERSION:-$BASE}" >"$1/base/version"
