@@ -314,7 +314,7 @@ impl Cache {
             return false;
         };
         if self.scanner.choice == Choice::ByUse {
-            if e.scans.on && uses.refilled(id) {
+            if e.scans.on && uses.tracking_loses(id) {
                 match self.end_scans(e, pools) {
                     Ok(()) => uses.end_write_tracking(id),
                     Err(err) => warn!("a block stays write-tracked: {err:?}"),

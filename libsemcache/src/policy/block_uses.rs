@@ -245,10 +245,10 @@ impl BlockUses {
         }
     }
 
-    /// Whether write-tracking a block does not pay, so that it ends.
+    /// Whether write tracking of a block costs more than it saves, so that it ends.
     #[must_use]
-    pub fn refilled(&self, id: AllocId) -> bool {
-        self.get(id).is_some_and(|h| h.inputs().refilled())
+    pub fn tracking_loses(&self, id: AllocId) -> bool {
+        self.get(id).is_some_and(|h| h.inputs().loses())
     }
 
     /// Write-tracking of a block ends.

@@ -8,16 +8,16 @@ use crate::base::Rect;
 /// Calls in a row before each of which the CPU wrote an input, until the block becomes write-through.
 const REWRITES: u32 = 4;
 
-/// If the CPU writes at most one byte in this many of a block between two uses, that is a patch; if more, a refill.
+/// If the CPU writes at most one byte in this many of a block between two uses, that is a patch.
 const PATCH: usize = 2;
 
 /// Patches in a row after which the CPU is expected to go on patching the block.
-const HABIT: i32 = 3;
+const HABIT: u32 = 3;
 
-/// Each time that write tracking of a block ended since it cost more than it saved, this many times as many patches in a row are
-/// needed for it to begin again, up to [`HABIT_MAX`].
-const HABIT_GROWS: i32 = 16;
-const HABIT_MAX: i32 = 1 << 16;
+/// The first time that write tracking of a block ends may be a new phase of the program. Each further time, this many times as many
+/// patches in a row are needed for it to begin again, up to [`HABIT_MAX`].
+const HABIT_GROWS: u32 = 16;
+const HABIT_MAX: u32 = 1 << 16;
 
 /// Losing comparisons in a row after which write tracking of a block ends: one of them may be a single refill between patches.
 const LOSSES: u32 = 2;
@@ -39,10 +39,10 @@ pub struct Inputs {
     /// Bytes that the CPU wrote to the block since its last use, and the length of the block.
     written: usize,
     len: usize,
-    /// Patches in a row; if less than zero, refills in a row.
-    patches: i32,
-    /// Patches in a row after which the block is write-tracked.
-    habit: i32,
+    /// Patches in a row.
+    patches: u32,
+    /// How often write tracking of the block ended since it cost more than it saved.
+    ended: u32,
     /// While the block is write-tracked, of the scans since costs were last compared: bytes of the pages that the CPU wrote, and bytes
     /// that replicas kept in the panels around them.
     scanned: (usize, usize),
@@ -65,7 +65,7 @@ impl Inputs {
         written: 0,
         len: 0,
         patches: 0,
-        habit: HABIT,
+        ended: 0,
         scanned: (0, 0),
         losses: 0,
         unseen: false,
@@ -113,9 +113,9 @@ impl Inputs {
         }
         let written = std::mem::take(&mut self.written);
         if written > 0 && written.saturating_mul(PATCH) <= self.len {
-            self.patches = (self.patches.max(0) + 1).min(self.habit);
+            self.patches = (self.patches + 1).min(HABIT_MAX);
         } else if written > 0 {
-            self.patches = (self.patches.min(0) - 1).max(-HABIT);
+            self.patches = 0;
         }
         if !std::mem::take(&mut self.unseen) {
             self.rewrites = if self.uses == 0 {
@@ -156,22 +156,20 @@ impl Inputs {
 
     /// Write tracking of the block ends.
     pub(super) fn end_write_tracking(&mut self) {
-        if std::mem::take(&mut self.losses) >= LOSSES {
-            self.habit = self.habit.saturating_mul(HABIT_GROWS).min(HABIT_MAX);
-        }
-        (self.patches, self.scanned) = (0, (0, 0));
+        self.ended = self.ended.saturating_add(1);
+        (self.patches, self.losses, self.scanned) = (0, 0, (0, 0));
     }
 
     /// Whether the CPU wrote a small part of the block between uses, [`HABIT`] times in a row; more often, if write tracking of the block
-    /// has lost before.
+    /// has ended more than once.
     pub(super) fn patched(&self) -> bool {
-        self.patches >= self.habit
+        let times = HABIT_GROWS.saturating_pow(self.ended.saturating_sub(1));
+        self.patches >= HABIT.saturating_mul(times).min(HABIT_MAX)
     }
 
-    /// Whether write tracking of the block does not pay: twice in a row, the CPU wrote most of the block between uses, or most of the panels
-    /// in which it wrote.
-    pub(super) fn refilled(&self) -> bool {
-        self.losses >= LOSSES || self.patches <= -2
+    /// Whether write tracking of the block costs more than it saves.
+    pub(super) fn loses(&self) -> bool {
+        self.losses >= LOSSES
     }
 
     /// Whether the CPU wrote the block before each of the last [`REWRITES`] calls.
@@ -223,24 +221,25 @@ mod tests {
     }
 
     #[test]
-    fn patches_and_refills_are_told_apart() {
+    fn patches_in_a_row_are_a_habit_that_a_refill_ends() {
         let mut h = Inputs::NONE;
         let mut use_after = |bytes: usize| {
             for piece in [bytes / 2, bytes - bytes / 2] {
                 h.wrote(piece, BIG);
             }
             h.used();
-            (h.patched(), h.refilled())
+            h.patched()
         };
         use_after(BIG);
         for i in 1..=HABIT {
-            assert_eq!(use_after(BIG / 2), (i == HABIT, false));
+            assert_eq!(use_after(BIG / 2), i == HABIT);
         }
         // Uses without a write in between are neither a patch nor a refill.
-        assert_eq!(use_after(0), (true, false));
-        assert_eq!(use_after(BIG / 2 + 2), (false, false));
-        assert_eq!(use_after(BIG), (false, true));
-        assert_eq!(use_after(2), (false, false));
+        assert!(use_after(0));
+        assert!(!use_after(BIG / 2 + 2));
+        for i in 1..=HABIT {
+            assert_eq!(use_after(2), i == HABIT);
+        }
     }
 
     #[test]
@@ -258,25 +257,28 @@ mod tests {
         assert_eq!(patches(&mut h), HABIT);
         // Little was written yet.
         h.scanned(BIG / COMPARED - 4096, 0, BIG);
-        assert!(!h.refilled());
+        assert!(!h.loses());
         h.scanned(4096, 0, BIG);
-        assert!(!h.refilled());
+        assert!(!h.loses());
         // A refill between patches.
         h.scanned(BIG / COMPARED, BIG, BIG);
         h.scanned(BIG, 0, BIG);
-        assert!(!h.refilled());
+        assert!(!h.loses());
         h.scanned(BIG, 0, BIG);
-        assert!(h.refilled());
+        assert!(h.loses());
+        for needed in [HABIT, HABIT * HABIT_GROWS, HABIT * HABIT_GROWS.pow(2)] {
+            h.end_write_tracking();
+            assert!(!h.loses() && !h.patched());
+            assert_eq!(patches(&mut h), needed);
+        }
+        h.ended = u32::MAX;
         h.end_write_tracking();
-        assert!(!h.refilled() && !h.patched());
-        assert_eq!(patches(&mut h), HABIT * HABIT_GROWS);
+        assert_eq!(patches(&mut h), HABIT_MAX);
         // Replicas keep as much as is written.
         for _ in 0..COMPARED {
             h.scanned(BIG / 4, BIG / 4, BIG);
-            assert!(!h.refilled());
+            assert!(!h.loses());
         }
-        h.end_write_tracking();
-        assert_eq!(patches(&mut h), HABIT * HABIT_GROWS);
     }
 
     #[test]

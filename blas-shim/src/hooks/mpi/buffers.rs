@@ -365,14 +365,13 @@ fn keep_parts<'a>(
     by: &'static str,
     kept: &mut AllKept,
 ) {
-    let open_parts = |parts: &[Range<isize>], open: &mut dyn FnMut(Buffer)| {
-        site::counted(by, || {
-            let parts = parts.iter();
-            parts.for_each(|part| open(buffer(part, hull.written)));
-        });
+    type Open<'a> = &'a mut dyn FnMut(Buffer);
+    let each = |parts: &[Range<isize>], open: Open| {
+        let parts = parts.iter();
+        parts.for_each(|part| open(buffer(part, hull.written)));
     };
-    let mut keep_hull = |hull, parts: &dyn Fn() -> Cow<'a, [Range<isize>]>| {
-        let guard = keep(hull, |open| open_parts(&parts(), open));
+    let mut keep_hull = |hull, open_parts: &dyn Fn(Open)| {
+        let guard = keep(hull, |open| site::counted(by, || open_parts(open)));
         kept.push(Kept {
             hull,
             _guard: guard,
@@ -381,10 +380,10 @@ fn keep_parts<'a>(
     if hull.len / 4 > bytes.saturating_add(GAP.unsigned_abs() / 4) {
         let mut parts = parts().into_owned();
         for (bytes, group) in groups(&mut parts) {
-            keep_hull(buffer(&bytes, hull.written), &|| group.to_vec().into());
+            keep_hull(buffer(&bytes, hull.written), &|open| each(group, open));
         }
     } else {
-        keep_hull(hull, parts);
+        keep_hull(hull, &|open| each(&parts(), open));
     }
 }
 
