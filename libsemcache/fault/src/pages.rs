@@ -191,12 +191,14 @@ pub fn runs(
 ) -> Result<(), Errno> {
     check(start, len)?;
     let (shift, mut run) = (shift(), None);
+    // The byte of the page before. Most pages have the same, and this loop is the whole cost of a range of many pages.
+    let mut before = None;
     each_leaf(start, len, |gib, first, last| {
-        let leaf = leaf(gib, false)?;
-        let last = if leaf.is_some() { last } else { first + 1 };
-        for index in first..last {
-            // SAFETY: as in `change`.
-            let access = match leaf.map_or(0, |leaf| unsafe { &*leaf.add(index) }.raw()) {
+        let mut look = |index: usize, byte: u8| {
+            if before.replace(byte) == Some(byte) {
+                return;
+            }
+            let access = match byte {
                 1 => Access::None,
                 2 => Access::Read,
                 _ => Access::ReadWrite,
@@ -207,6 +209,11 @@ pub fn runs(
             {
                 f(from, at, known);
             }
+        };
+        match leaf(gib, false)? {
+            // SAFETY: as in `change`.
+            Some(leaf) => (first..last).for_each(|i| look(i, unsafe { &*leaf.add(i) }.raw())),
+            None => look(first, 0),
         }
         Ok(())
     })?;

@@ -16,8 +16,6 @@ use crate::core::{Buffer, IoGuard, keep};
 
 /// Few are kept without an allocation, which blocks signals.
 type Runs = SmallVec<[Run; 1]>;
-/// The buffers of a call.
-pub(super) type Places = SmallVec<[Place; 2]>;
 /// Buffers that are in use.
 pub(super) type AllKept = SmallVec<[Kept; 2]>;
 
@@ -78,14 +76,17 @@ impl Numbers {
 }
 
 /// The buffers of a call. Arguments that MPI will refuse have none.
-pub(super) fn of(library: &Library, row: &Row, words: &[usize]) -> Places {
+pub(super) fn of<'a>(
+    library: &'a Library,
+    row: &'a Row,
+    words: &'a [usize],
+) -> impl Iterator<Item = Place> + 'a {
     let call = Call {
         library,
         row,
         words,
     };
-    let places = row.buffers.iter().filter_map(|operand| call.place(operand));
-    places.collect()
+    (row.buffers.iter()).filter_map(move |operand| call.place(operand))
 }
 
 struct Call<'a> {

@@ -4,6 +4,7 @@
 
 use core::ffi::c_int;
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::library::Library;
 
@@ -14,7 +15,7 @@ const MOST: usize = 1 << 16;
 const DEEPEST: usize = 16;
 
 /// The extent of a datatype, and its bytes, with and without gaps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     pub(super) extent: isize,
     true_lower: isize,
@@ -23,6 +24,16 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// That of a datatype without gaps.
+    fn dense(size: u8) -> Layout {
+        Layout {
+            extent: size.into(),
+            true_lower: 0,
+            true_extent: size.into(),
+            bytes: size.into(),
+        }
+    }
+
     /// The bytes from the first to the last one of `count` elements at an address; none if there are none.
     pub(super) fn hull(&self, at: isize, count: isize) -> Option<Range<isize>> {
         if count <= 0 || self.true_extent <= 0 {
@@ -42,6 +53,34 @@ impl Layout {
         usize::try_from(self.bytes)
             .unwrap_or(0)
             .saturating_mul(count.unsigned_abs())
+    }
+}
+
+/// Predefined datatypes without gaps that calls have used. No program frees these, so their layouts need not be asked for again.
+///
+/// A word has a handle above its lowest byte, and in that the datatype's size; a datatype has one place, in which it may replace another.
+struct Predefined([AtomicUsize; 64]);
+
+static PREDEFINED: Predefined = Predefined([const { AtomicUsize::new(0) }; 64]);
+
+impl Predefined {
+    fn place(&self, datatype: usize) -> &AtomicUsize {
+        let hash = datatype.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        let [first, ..] = &self.0;
+        self.0.get(hash).unwrap_or(first)
+    }
+
+    fn get(&self, datatype: usize) -> Option<Layout> {
+        let word = self.place(datatype).load(Ordering::Relaxed);
+        let size = word & 0xff;
+        (size > 0 && word >> 8 == datatype).then(|| Layout::dense(size as u8))
+    }
+
+    fn put(&self, datatype: usize, size: u8) {
+        if datatype << 8 >> 8 == datatype {
+            let word = datatype << 8 | usize::from(size);
+            self.place(datatype).store(word, Ordering::Relaxed);
+        }
     }
 }
 
@@ -95,6 +134,9 @@ impl Library {
         if !self.is_datatype(datatype) {
             return None;
         }
+        if let Some(layout) = PREDEFINED.get(datatype) {
+            return Some(layout);
+        }
         let (mut lower, mut extent, mut true_lower, mut true_extent, mut bytes) = (0, 0, 0, 0, 0);
         // SAFETY: a datatype, and where to store numbers.
         let status = unsafe {
@@ -102,12 +144,23 @@ impl Library {
                 | (self.functions.true_extent)(datatype, &raw mut true_lower, &raw mut true_extent)
                 | (self.functions.type_size)(datatype, &raw mut bytes)
         };
-        (status == 0).then_some(Layout {
+        let layout = Layout {
             extent,
             true_lower,
             true_extent,
             bytes,
-        })
+        };
+        if status != 0 {
+            return None;
+        }
+        if let Ok(size) = u8::try_from(bytes)
+            && layout == Layout::dense(size)
+            && let Some([.., combiner]) = self.envelope(datatype)
+            && combiner == self.constants().combiners.named
+        {
+            PREDEFINED.put(datatype, size);
+        }
+        Some(layout)
     }
 
     /// Finds the parts of memory of `count` elements at an address, without the gaps between them as far as is known.

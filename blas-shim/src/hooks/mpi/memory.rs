@@ -68,7 +68,7 @@ impl Calling<'_> {
             }
             (None, Some(_)) if size.is_none() => {
                 // A buffer that was attached.
-                self.end(quietly(|| pending::take(Use::Attached(stored(base)))));
+                self.end(&mut quietly(|| pending::take(Use::Attached(stored(base)))));
                 return status;
             }
             _ => return status,

@@ -184,19 +184,17 @@ impl Calling<'_> {
         unsafe { (self.word(at) as *const c_int).add(n).read_unaligned() }
     }
 
-    /// Makes the buffers accessible.
-    fn keep(&self) -> AllKept {
+    /// Makes the buffers accessible, until `kept` is dropped, which is passed as it takes long to be moved.
+    fn keep(&self, kept: &mut AllKept) {
         quietly(|| {
-            let mut kept = AllKept::new();
             for place in buffers::of(self.library, self.row, self.words) {
-                place.keep(self.library, self.row.name, &mut kept);
+                place.keep(self.library, self.row.name, kept);
             }
-            kept
-        })
+        });
     }
 
     /// Ends the use of buffers.
-    fn end(&self, kept: AllKept) {
+    fn end(&self, kept: &mut AllKept) {
         if kept.is_empty() {
             return;
         }
@@ -204,25 +202,29 @@ impl Calling<'_> {
             if self.library.has_adapters {
                 kept.iter().filter_map(Kept::written).for_each(wrote);
             }
-            drop(kept);
+            kept.clear();
         });
     }
 
     /// Calls a function that is the last one to use these buffers.
-    fn ended(&self, call: &dyn Fn() -> c_int, kept: AllKept) -> c_int {
+    fn ended(&self, call: &dyn Fn() -> c_int, mut kept: AllKept) -> c_int {
         let status = call();
-        self.end(kept);
+        self.end(&mut kept);
         status
     }
 
     fn until_return(&self, call: &dyn Fn() -> c_int) -> c_int {
-        let kept = self.keep();
-        self.ended(call, kept)
+        let mut kept = AllKept::new();
+        self.keep(&mut kept);
+        let status = call();
+        self.end(&mut kept);
+        status
     }
 
     fn request(&self, call: &dyn Fn() -> c_int) -> c_int {
         self.free_completed();
-        let kept = self.keep();
+        let mut kept = AllKept::new();
+        self.keep(&mut kept);
         let status = call();
         if status == 0 {
             let request = self.library.stored(self.word(self.row.request), 0);
@@ -236,7 +238,6 @@ impl Calling<'_> {
         let extents = quietly(|| {
             let places = buffers::of(self.library, self.row, self.words);
             places
-                .iter()
                 .filter_map(|place| place.extent(self.library))
                 .collect()
         });
@@ -253,7 +254,8 @@ impl Calling<'_> {
         if (self.word(self.row.rank) as c_int) < 0 {
             return call();
         }
-        let kept = self.keep();
+        let mut kept = AllKept::new();
+        self.keep(&mut kept);
         let status = call();
         let window = self.handle(self.row.window);
         let target = self.word(self.row.rank) as c_int;
@@ -262,7 +264,8 @@ impl Calling<'_> {
     }
 
     fn begin(&self, call: &dyn Fn() -> c_int) -> c_int {
-        let kept = self.keep();
+        let mut kept = AllKept::new();
+        self.keep(&mut kept);
         let status = call();
         if status == 0 {
             quietly(|| pending::add(Use::File(self.word(self.row.file)), kept));
@@ -323,7 +326,7 @@ impl Calling<'_> {
         });
         let status = call();
         let found = self.found(status);
-        for (i, (request, kept)) in requests.into_iter().zip(taken).enumerate() {
+        for (i, (request, mut kept)) in requests.into_iter().zip(taken).enumerate() {
             let complete = match &found {
                 Found::All => true,
                 Found::None => false,
@@ -335,7 +338,7 @@ impl Calling<'_> {
                 }),
             };
             match complete {
-                true => self.end(kept),
+                true => self.end(&mut kept),
                 false => quietly(|| pending::add(Use::Request(request), kept)),
             }
         }
@@ -373,7 +376,7 @@ impl Calling<'_> {
         let at = self.word(self.row.request);
         let request = self.library.stored(at, 0);
         let persistent = quietly(|| pending::forget_persistent(request));
-        let kept = quietly(|| pending::take(Use::Request(request)));
+        let mut kept = quietly(|| pending::take(Use::Request(request)));
         if kept.is_empty() {
             return call();
         }
@@ -382,7 +385,7 @@ impl Calling<'_> {
             Some(true) if persistent => self.ended(call, kept),
             Some(true) => {
                 self.library.store_no_request(at);
-                self.end(kept);
+                self.end(&mut kept);
                 0
             }
             Some(false) => {
@@ -403,8 +406,8 @@ impl Calling<'_> {
             if self.library.is_complete(request, true) == Some(false) {
                 quietly(|| pending::add_freed(request));
             } else {
-                let kept = quietly(|| pending::take(Use::Request(request)));
-                self.end(kept);
+                let mut kept = quietly(|| pending::take(Use::Request(request)));
+                self.end(&mut kept);
             }
         }
     }

@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::buffers::{AllKept, Extent};
@@ -46,12 +47,19 @@ pub(super) fn add(by: Use, kept: AllKept) {
         return;
     }
     let mut all = locked(&ALL);
-    let same = all.entry(by).or_default();
-    for one in kept {
-        // Many operations on a window may have the same buffer before it is synchronised.
-        let recent = &same[same.len().saturating_sub(RECENT)..];
-        if !recent.iter().any(|other| other.covers(&one)) {
-            same.push(one);
+    match all.entry(by) {
+        Entry::Vacant(entry) => {
+            entry.insert(kept);
+        }
+        Entry::Occupied(mut entry) => {
+            let same = entry.get_mut();
+            for one in kept {
+                // Many operations on a window may have the same buffer before it is synchronised.
+                let recent = &same[same.len().saturating_sub(RECENT)..];
+                if !recent.iter().any(|other| other.covers(&one)) {
+                    same.push(one);
+                }
+            }
         }
     }
     COUNT.store(all.len(), Ordering::Relaxed);
