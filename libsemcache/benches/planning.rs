@@ -1,7 +1,9 @@
 //! Processor time of planning a product: cutting it into tasks, and the timeline of these.
 //!
 //! `cargo bench -p semcache --bench planning` prints, for each tile and memory, the tasks, microseconds for all and for
-//! each, and the share of the predicted makespan (dgemm of order N from and to the host of an H200).
+//! each, and the share of the predicted makespan (dgemm of order N from and to the host of an H200). Then, for each routine of level 3,
+//! by how many per cent the makespan exceeds the least one if less time is spent on trying tiles: mean and largest of 60 random
+//! shapes.
 #![expect(clippy::print_stdout, reason = "a measuring program of its own")]
 
 use std::hint::black_box;
@@ -14,27 +16,40 @@ use semcache::plan::{Operand, Problem, Resources, lower, strips_in_core, tilings
 use semcache::sched::memory::{Devices, schedule, schedule_in_core};
 
 fn product(n: usize) -> Problem {
+    problem(Routine::Gemm, [n; 3], Value::ZERO)
+}
+
+/// A problem of a routine of level 3 with these sizes, as far as it has them.
+fn problem(routine: Routine, [m, n, k]: [usize; 3], beta: Value) -> Problem {
+    let matrix = |rows, cols| Operand::matrix(rows, cols, rows);
+    let (n, k, operands) = match routine {
+        Routine::Gemm => (n, k, vec![matrix(m, k), matrix(k, n), matrix(m, n)]),
+        Routine::Symm => (n, m, vec![matrix(m, m), matrix(m, n), matrix(m, n)]),
+        Routine::Syrk => (m, k, vec![matrix(m, k), matrix(m, m)]),
+        Routine::Syr2k => (m, k, vec![matrix(m, k), matrix(m, k), matrix(m, m)]),
+        _ => (n, m, vec![matrix(m, m), matrix(m, n)]),
+    };
     Problem {
-        routine: Routine::Gemm,
+        routine,
         dtype: Dtype::D,
         form: Form::default(),
         op_a: Op::None,
         op_b: Op::None,
-        m: n,
+        m,
         n,
-        k: n,
+        k,
         alpha: Value::ONE,
-        beta: Value::ZERO,
-        operands: vec![Operand::matrix(n, n, n); 3],
+        beta,
+        operands,
     }
 }
 
-/// The median of some runs, in microseconds, and what the last one returned.
 /// Devices that read each other's memory directly.
 fn on(rates: &Rates, count: usize) -> Devices {
     Devices::new(&DeviceSet::equal(count), rates, &Links::DIRECT)
 }
 
+/// The median of some runs, in microseconds, and what the last one returned.
 fn timed<T>(run: impl Fn() -> T) -> (f64, T) {
     let once = || {
         let start = Instant::now();
@@ -59,6 +74,109 @@ fn line(what: &str, tasks: usize, us: f64, seconds: f64) {
         us / tasks as f64,
         us * 1e-4 / seconds
     );
+}
+
+/// What it is called, and microseconds that trying tiles may take by the microseconds of the call.
+type Budget = (&'static str, fn(f64) -> f64);
+
+/// Microseconds that trying tiles may take, given the least makespan so far in microseconds. The runtime has *to 100 us*, and *to 200 us*
+/// for triangular and symmetric routines on several devices. The makespan within the last one counts as the least.
+const BUDGETS: [Budget; 5] = [
+    ("20 us", |_| 20.0),
+    ("100 us, 1 %", |call| f64::max(100.0, call * 0.01)),
+    ("5 % from 20 to 100 us, 1 %", |call| {
+        f64::max((call * 0.05).clamp(20.0, 100.0), call * 0.01)
+    }),
+    ("5 % from 20 to 200 us, 1 %", |call| {
+        f64::max((call * 0.05).clamp(20.0, 200.0), call * 0.01)
+    }),
+    ("2 ms", |_| 2000.0),
+];
+
+/// The least makespan of those tiles that are tried within each of the budgets, as the runtime tries them: the fewest tasks first, the
+/// first one in any case, each for 0.15 us a task, 0.3 us with strips; on several devices those with eight tiles of the output for each.
+fn within_budgets(
+    p: &Problem,
+    devices: usize,
+    rates: &Rates,
+    moved: &[Fetch],
+) -> [f64; BUDGETS.len()] {
+    let Problem { m, n, k, .. } = *p;
+    let tasks = |tile: &TileSize| tile.products(m, n, k);
+    let mut all: Vec<_> = tiles(m.max(n).max(k)).map(TileSize::square).collect();
+    all.extend(strips_in_core(p));
+    all.sort_by_key(tasks);
+    let enough = |tile: &TileSize| devices == 1 || tile.products(m, n, 1) >= 8 * devices;
+    if all.iter().any(enough) {
+        all.retain(enough);
+    }
+    let mut spent_us = 0.0;
+    let mut least = [(f64::INFINITY, true); BUDGETS.len()];
+    for tile in all {
+        let each_us = if tile.in_strips() { 0.3 } else { 0.15 };
+        spent_us += tasks(&tile).max(devices) as f64 * each_us;
+        for ((_, most_us), (seconds, goes_on)) in BUDGETS.iter().zip(&mut least) {
+            *goes_on &= seconds.is_infinite() || spent_us <= most_us(*seconds * 1e6);
+        }
+        if !least.iter().any(|(_, goes_on)| *goes_on) {
+            break;
+        }
+        let mut r = Resources::new(devices, 1, 1 << 40);
+        r.tile = tile;
+        let made = schedule_in_core(p, &lower(p, &r), &on(rates, devices), moved);
+        let made = made.map_or(f64::INFINITY, |made| made.seconds);
+        for (seconds, _) in least.iter_mut().filter(|(_, goes_on)| *goes_on) {
+            *seconds = seconds.min(made);
+        }
+    }
+    least.map(|(seconds, _)| seconds)
+}
+
+/// Sizes between 200 and 10,000, as many small as large ones by their logarithm.
+fn shapes() -> impl Iterator<Item = [usize; 3]> {
+    let mut state = 1_u64;
+    let mut size = move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (200.0 * 50_f64.powf((state >> 40) as f64 / (1 << 24) as f64)) as usize
+    };
+    (0..60).map(move |_| [size(), size(), size()])
+}
+
+fn budgets(devices: usize, rates: &Rates) {
+    let names = BUDGETS.map(|(name, _)| name).join(" | ");
+    println!("\n| devices | routine | operands | {names} |");
+    println!("|---|---|---|{}", "---|".repeat(BUDGETS.len()));
+    let (sent, none) = (Fetch { get: 1.0, set: 0.0 }, Fetch::default());
+    let kinds = [
+        ("from the host", sent, sent),
+        ("from and to it", sent, Fetch::ALL),
+        ("inputs from it", sent, none),
+        ("resident", none, none),
+    ];
+    use Routine::{Gemm, Symm, Syr2k, Syrk, Trmm, Trsm};
+    for routine in [Gemm, Syrk, Syr2k, Symm, Trmm, Trsm] {
+        for (kind, inputs, output) in kinds {
+            let (mut sum, mut largest) = ([0.0; BUDGETS.len()], [0.0_f64; BUDGETS.len()]);
+            let mut count = 0.0;
+            for shape in shapes() {
+                let p = problem(routine, shape, Value::ONE);
+                let mut moved = vec![inputs; p.operands.len() - 1];
+                moved.push(output);
+                let least = within_budgets(&p, devices, rates, &moved);
+                for (i, seconds) in least.iter().enumerate() {
+                    let over = 100.0 * (seconds / least[least.len() - 1] - 1.0);
+                    sum[i] += over;
+                    largest[i] = largest[i].max(over);
+                }
+                count += 1.0;
+            }
+            let cell = |i: usize| format!("{:.2}, {:.0}", sum[i] / count, largest[i]);
+            let cells = (0..BUDGETS.len()).map(cell).collect::<Vec<_>>().join(" | ");
+            println!("| {devices} | {routine:?} | {kind} | {cells} |");
+        }
+    }
 }
 
 fn main() {
@@ -111,5 +229,8 @@ fn main() {
             (tasks, best)
         });
         line(&format!("16384, {share} % of the memory"), tasks, us, best);
+    }
+    for devices in [1, 2, 4] {
+        budgets(devices, &rates);
     }
 }

@@ -1,7 +1,7 @@
 //! The choice of tiles and blocks for calls of level 3: of the tilings that there are, the one whose timeline ends first.
 //!
 //! A plan and its timeline take 0.15 us a task, 0.3 us with strips (`benches/planning.rs`), so for each number of devices
-//! tilings are tried as long as that costs no more than a hundredth of the call, or 100 us: from the fewest tasks on, out
+//! tilings are tried as long as that costs no more than a hundredth of the call, or a twentieth of a short one: from the fewest tasks on, out
 //! of core after the one that the plan's estimate ranks first. Over all routines, orders of 2048 to 32768 and memory for
 //! 0.05 to 0.85 of the operands (an H100's rates), the timelines chosen out of core are 0.6 % longer than the best of all
 //! tilings offered; tried in the order of the estimate, 1.7 %.
@@ -24,12 +24,14 @@ use crate::sched::timeline::Timeline;
 const MOST_S: f64 = 2.5e-3;
 /// Seconds to plan a task and to find its place in the timeline, without strips and with them.
 const PLAN_S: (f64, f64) = (0.15e-6, 0.3e-6);
-/// Seconds that planning may take in any case, and the share of the call that it may take.
-const PLANNING: (f64, f64) = (100e-6, 0.01);
-/// Seconds that planning for one device may take in any case where no task needs the result of another. There the first tilings are as
-/// good as any: of 60 random shapes up to 10,000, from the host and resident, the timelines chosen within 5 us were 0.1 % longer than
-/// the best of those chosen within 1 ms (an H200's rates). LU, whose calls all have other sizes, decides three times faster.
-const PLANNING_ONE_S: f64 = 20e-6;
+/// The share of a call that planning may take.
+const PLANNING: f64 = 0.01;
+/// The share of a short call: from the first number of seconds to the second; to the third, where tasks on several devices need each
+/// other's results (triangular routines) or read a triangle (symmetric ones). Triangular solves of random shapes on two devices take
+/// 2.5 % longer with the second as limit, and LU, whose calls all have other sizes, decides 2.5 times slower with 100 us for each
+/// (`benches/planning.rs`; bench/results/planning.md).
+const PLANNING_SHORT: f64 = 0.05;
+const PLANNING_S: [f64; 3] = [20e-6, 100e-6, 200e-6];
 /// Tiles of the output for each device, at least, of a call that is issued in a window: one is the least that goes to another
 /// device.
 const CHAINS: usize = 8;
@@ -138,14 +140,6 @@ impl<'a> Planned<'a> {
                 all
             }
         };
-        let apart = matches!(
-            self.problem.routine,
-            Routine::Gemm | Routine::Syrk | Routine::Syr2k
-        );
-        let least_s = match apart && devices.len() == 1 {
-            true => PLANNING_ONE_S,
-            false => PLANNING.0,
-        };
         for tile in candidates {
             let tasks = tile.products(m, n, k);
             let call_s = best.map_or(0.0, |best| best.seconds);
@@ -153,7 +147,7 @@ impl<'a> Planned<'a> {
             // The tile may have been chosen before, within a hundredth of the call.
             let allowed_s = match given {
                 true => MOST_S,
-                false => allowed_s(call_s, least_s),
+                false => allowed_s(call_s, self.problem.routine, devices),
             };
             if spent_s > allowed_s {
                 break;
@@ -284,9 +278,17 @@ fn planning_s(tile: &TileSize, tasks: usize) -> f64 {
     tasks as f64 * each_s
 }
 
-/// Seconds that planning a call of `call_s` seconds may take, at least `least_s`.
-fn allowed_s(call_s: f64, least_s: f64) -> f64 {
-    least_s.max(call_s * PLANNING.1)
+/// Seconds that planning a call of `call_s` seconds may take.
+fn allowed_s(call_s: f64, routine: Routine, devices: &DeviceSet) -> f64 {
+    let [least_s, most_s, most_shared_s] = PLANNING_S;
+    let shared = matches!(routine, Routine::Symm | Routine::Trmm | Routine::Trsm);
+    let most_s = if shared && devices.len() > 1 {
+        most_shared_s
+    } else {
+        most_s
+    };
+    let short_s = (call_s * PLANNING_SHORT).clamp(least_s, most_s);
+    short_s.max(call_s * PLANNING)
 }
 
 fn compare(
@@ -309,7 +311,8 @@ fn compare(
         }
         let tasks = tasks(&tiling.tile);
         let too_long = |best: &Chosen| {
-            spent_s + planning_s(&tiling.tile, tasks) > allowed_s(best.choice.seconds, PLANNING.0)
+            let allowed_s = allowed_s(best.choice.seconds, problem.routine, &resources.devices);
+            spent_s + planning_s(&tiling.tile, tasks) > allowed_s
         };
         if best.as_ref().is_some_and(too_long) {
             break;
