@@ -89,13 +89,14 @@ done
 sum reports/declined offloaded host host_timed
 say "declined: as plain"
 
-# Code of kernels takes 30 ms to load: calls for which devices are predicted to be faster stay on the host meanwhile.
+# Code of kernels takes 30 ms to load: calls for which devices are predicted to be faster stay on the host meanwhile. A thousand calls of
+# each kind last until the device is up and the code is loaded, also beside another suite.
 for what in calls threads exit fork; do
-    [ -f code.plain ] || ./kernel_code calls 300 >code.plain
+    [ -f code.plain ] || ./kernel_code calls 1000 >code.plain
     mkdir "reports/code_$what"
     for setting in "${settings[@]}"; do
         run "SEMCACHE_STANDIN=$setting,code=30000" SEMCACHE_OFFLOAD=auto "SEMCACHE_REPORT=$dir/reports/code_$what/%p.json" \
-            SEMCACHE_WITHOUT=corrections,host-times,ab-probes,prediction-error -- ./kernel_code $what 300
+            SEMCACHE_WITHOUT=corrections,host-times,ab-probes,prediction-error -- ./kernel_code $what 1000
         # The end of the process comes in the middle of a load: nothing is printed.
         [ $what = exit ] || sort -u run.out | cmp - code.plain || fail "kernel_code $what under '$setting' printed $(cat run.out)"
         [ $status = 0 ] && [ ! -s run.stderr ] || { cat run.stderr; fail "kernel_code $what under '$setting': status $status"; }
