@@ -89,6 +89,8 @@ static void queue(const struct run *r)
 
 static void measure(enum problem problem, int n, int reps, int sides_)
 {
+    if (problem == GEQP3)
+        die("cuSOLVER has no geqp3");
     struct run r = {.problem = problem, .n = n, .sides = problem == INV ? n : sides_};
     sides_ = (int)r.sides;
     size_t all = (size_t)n * (size_t)n, of_b = (size_t)n * (size_t)sides_;

@@ -1,7 +1,7 @@
 /* Dense solvers of LAPACK, whose library may be the host's or another in front of it.
  *
  *   solve PROBLEMS SIZES REPS [SIDES]     a JSON line for each problem (of getrf, potrf, geqrf, gesv, posv; inv: getrf and
- *                                         getri; qr: geqrf and orgqr) and order
+ *                                         getri; qr: geqrf and orgqr; geqp3) and order
  *
  * Before each repetition the program writes the matrix anew. `seconds`: the call. Keys: `read`, seconds in which one thread adds up
  * the factor afterwards (the median); `check`, its sum of absolute values; `info`.
@@ -18,6 +18,7 @@
 void dgetrf_(const int *, const int *, double *, const int *, int *, int *);
 void dpotrf_(const char *, const int *, double *, const int *, int *, size_t);
 void dgeqrf_(const int *, const int *, double *, const int *, double *, double *, const int *, int *);
+void dgeqp3_(const int *, const int *, double *, const int *, int *, double *, double *, const int *, int *);
 void dgetri_(const int *, double *, const int *, const int *, double *, const int *, int *);
 void dorgqr_(const int *, const int *, const int *, double *, const int *, const double *, double *, const int *, int *);
 void dgesv_(const int *, const int *, double *, const int *, int *, double *, const int *, int *);
@@ -30,17 +31,20 @@ static void measure(enum problem problem, int n, int reps, int sides)
     int *pivots = malloc((size_t)n * sizeof *pivots), info = 0, length = -1;
     solve_matrix(problem, (size_t)n, matrix);
     dgeqrf_(&n, &n, a, &n, tau, &best, &length, &info);
-    length = (int)best;
+    /* geqp3 asks for more. */
+    length = (int)best + 64 * (n + 1);
     work = doubles((size_t)length);
     struct series calls = {0}, reads = {0};
     for (int r = -1; r < reps; r++) {
         memcpy(a, matrix, all * sizeof *a);
         fill(b, of_b, 72);
+        memset(pivots, 0, (size_t)n * sizeof *pivots);
         double start = now();
         switch (problem) {
         case GETRF: dgetrf_(&n, &n, a, &n, pivots, &info); break;
         case POTRF: dpotrf_("L", &n, a, &n, &info, 1); break;
         case GEQRF: dgeqrf_(&n, &n, a, &n, tau, work, &length, &info); break;
+        case GEQP3: dgeqp3_(&n, &n, a, &n, pivots, tau, work, &length, &info); break;
         case INV: dgetrf_(&n, &n, a, &n, pivots, &info), dgetri_(&n, a, &n, pivots, work, &length, &info); break;
         case QR: dgeqrf_(&n, &n, a, &n, tau, work, &length, &info), dorgqr_(&n, &n, &n, a, &n, tau, work, &length, &info); break;
         case GESV: dgesv_(&n, &sides, a, &n, pivots, b, &n, &info); break;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /* The problems: a factorization, or a solution with right sides. */
-enum problem { GETRF, POTRF, GEQRF, GESV, POSV, INV, QR, PROBLEMS };
+enum problem { GETRF, POTRF, GEQRF, GESV, POSV, INV, QR, GEQP3, PROBLEMS };
 extern const char *const problem_names[PROBLEMS];
 
 /* The problem of this name; ends the program if there is none. */

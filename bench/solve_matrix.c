@@ -4,7 +4,7 @@
 
 #include "common.h"
 
-const char *const problem_names[PROBLEMS] = {"getrf", "potrf", "geqrf", "gesv", "posv", "inv", "qr"};
+const char *const problem_names[PROBLEMS] = {"getrf", "potrf", "geqrf", "gesv", "posv", "inv", "qr", "geqp3"};
 
 enum problem problem_of(const char *name)
 {

@@ -93,7 +93,8 @@ pub fn page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap()
 }
 
-fn small(rng: &mut Rng, ty: Type) -> Complex64 {
+/// A small number.
+pub(crate) fn small(rng: &mut Rng, ty: Type) -> Complex64 {
     if ty.whole() {
         // A column of nearly every matrix.
         return rng.of(&[1.0, 2.0, 3.0]).into();

@@ -125,4 +125,6 @@ extensions! {
     potrf F5: c"spotrf_" c"dpotrf_" c"cpotrf_" c"zpotrf_";
     potrs F8: c"spotrs_" c"dpotrs_" c"cpotrs_" c"zpotrs_";
     posv F8: c"sposv_" c"dposv_" c"cposv_" c"zposv_";
+    geqrf F8: c"sgeqrf_" c"dgeqrf_" c"cgeqrf_" c"zgeqrf_";
+    geqp3 F10: c"sgeqp3_" c"dgeqp3_" c"cgeqp3_" c"zgeqp3_";
 }

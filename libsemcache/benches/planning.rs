@@ -10,6 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use semcache::base::{DeviceSet, Dtype, Form, Links, Op, Routine, TileSize, Value};
+use semcache::blas::tiling::{candidates, planning_s};
 use semcache::model::rates::{HostRates, Rates};
 use semcache::model::select::{Fetch, tiles};
 use semcache::plan::{Operand, Problem, Resources, lower, strips_in_core, tilings};
@@ -93,8 +94,7 @@ const BUDGETS: [Budget; 5] = [
     ("2 ms", |_| 2000.0),
 ];
 
-/// The least makespan of those tiles that are tried within each of the budgets, as the runtime tries them: the fewest tasks first, the
-/// first one in any case, each for 0.15 us a task, 0.3 us with strips; on several devices those with eight tiles of the output for each.
+/// The least makespan of those tiles that are tried within each of the budgets, as the runtime tries them, the first one in any case.
 fn within_budgets(
     p: &Problem,
     devices: usize,
@@ -102,19 +102,10 @@ fn within_budgets(
     moved: &[Fetch],
 ) -> [f64; BUDGETS.len()] {
     let Problem { m, n, k, .. } = *p;
-    let tasks = |tile: &TileSize| tile.products(m, n, k);
-    let mut all: Vec<_> = tiles(m.max(n).max(k)).map(TileSize::square).collect();
-    all.extend(strips_in_core(p));
-    all.sort_by_key(tasks);
-    let enough = |tile: &TileSize| devices == 1 || tile.products(m, n, 1) >= 8 * devices;
-    if all.iter().any(enough) {
-        all.retain(enough);
-    }
     let mut spent_us = 0.0;
     let mut least = [(f64::INFINITY, true); BUDGETS.len()];
-    for tile in all {
-        let each_us = if tile.in_strips() { 0.3 } else { 0.15 };
-        spent_us += tasks(&tile).max(devices) as f64 * each_us;
+    for tile in candidates(p, &DeviceSet::equal(devices), devices > 1) {
+        spent_us += planning_s(&tile, tile.products(m, n, k).max(devices)) * 1e6;
         for ((_, most_us), (seconds, goes_on)) in BUDGETS.iter().zip(&mut least) {
             *goes_on &= seconds.is_infinite() || spent_us <= most_us(*seconds * 1e6);
         }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # LAPACK's solvers on devices in four precisions: getrf, getrs, gesv, getri, potrf, potrs, posv, potri, trtrs, trtri and lauum, of matrices
 # whose factors and inverses are exact, give what they give plainly, bit by bit; the factors of geqrf, orgqr and ormqr give the matrix; gelqf,
-# orglq, ormlq, gels, gelsd and gelss give what plain loops give. With 64-bit integers under plain names, too. On several devices, and in less
+# orglq, ormlq, gels, gelsd, gelss and gelsy give what plain loops give; geqp3 chooses the longest columns, and its factors give the matrix. With 64-bit integers under plain names, too. On several devices, and in less
 # memory than the matrix takes, potrf, posv, getrf and gesv by tiles.
 #
 # What happens in the middle of a factorization (a handler that jumps or forks, a thread that is cancelled, reads or frees) changes nothing.
@@ -49,7 +49,7 @@ settings=("late,poison 2 mprotect 1GiB" "late,poison,seed=1 1 wp-async 1GiB" "po
     "late,seed=8 2 mprotect 512KiB" "late,poison,seed=9 3 mprotect 1500KiB" "poison,seed=10 2 wp-async 1MiB" "late,poison,seed=11 4 mprotect 2500KiB")
 # What LAPACK calls inside itself takes long where pages are write-tracked, or bytes are copied at each call or evicted; the quick part leaves
 # it to the host in all settings but the first, which has smaller matrices.
-inner=$(printf '%s,' {s,d,c,z}{copy,scal,axpy,gemv,trmv} {s,d}{ger,dot,nrm2,asum} {c,z}ger{u,c} {c,z}dot{u,c} {sc,dz}{nrm2,asum} i{s,d,c,z}amax)
+inner=$(printf '%s,' {s,d,c,z}{copy,swap,scal,axpy,gemv,trmv} {s,d}{ger,dot,nrm2,asum} {c,z}ger{u,c} {c,z}dot{u,c} {sc,dz}{nrm2,asum} i{s,d,c,z}amax)
 for setting in "${settings[@]}"; do
     wants precisions || break
     read -r sim devices gate memory <<<"$setting"
@@ -71,7 +71,7 @@ for setting in "${settings[@]}"; do
         for p in s c z; do checks+=("calls.${p}getrf.offloaded>=8" "calls.${p}getrs.offloaded==14" "calls.${p}gesv.offloaded==4" "calls.${p}potrf.offloaded==10" "calls.${p}potrs.offloaded==6" "calls.${p}posv.offloaded==4"
             "calls.${p}getri.offloaded==2" "calls.${p}potri.offloaded==4" "calls.${p}trtrs.offloaded==30" "calls.${p}geqrf.offloaded>=14"
             "calls.${p}gelqf.offloaded>=10" "calls.${p}gels.offloaded==12" "calls.${p}gels.why_host.unsupported==18"
-            "calls.${p}trtri.offloaded==10" "calls.${p}lauum.offloaded==4" "calls.${p}gels"{d,s}{.offloaded==4,.why_host.unsupported==6}
+            "calls.${p}trtri.offloaded==10" "calls.${p}lauum.offloaded==4" "calls.${p}gels"{d,s,y}{.offloaded==4,.why_host.unsupported==6} "calls.${p}geqp3.offloaded>=24" "calls.${p}geqp3.why_host.unsupported>=4"
             "calls.${p}gecon.offloaded==22" "calls.${p}pocon.offloaded==4"); done
         checks+=(calls.{sor,cun,zun}{gqr.offloaded==6,mqr.offloaded'>='56,glq.offloaded'>='4,mlq.offloaded'>='24})
         checks+=("calls.dgesv.offloaded==4" "calls.dgesv.why_host.unsupported==2" "calls.dgesv.why_host.forked==3")

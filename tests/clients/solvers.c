@@ -23,6 +23,9 @@ typedef int INT;
 #define JOIN2(a, b) JOIN3(a, b)
 #define JOIN(a, b) JOIN2(a, b)
 
+/* Least squares by singular values, those by divide and conquer, and least squares by QR with column pivoting. */
+enum way { BY_VALUES, BY_DIVIDING, BY_PIVOTING };
+
 static void failed(const char *what, INT i, INT j)
 {
     printf("%s is wrong at %ld, %ld\n", what, (long)i, (long)j);

@@ -1,10 +1,12 @@
-/* More tests of solvers.c for one element type: LQ, least squares, inverses of triangles and their squares. Reflectors that plain loops make of
+/* More tests of solvers.c for one element type: LQ, QR with pivoting, least squares, inverses of triangles and their squares. Reflectors that plain loops make of
  * columns, as LAPACK's geqr2 does, say what the others must give up to rounding. */
 
 #define GELQF CALL(gelqf_)
 #define GELS CALL(gels_)
 #define GELSD CALL(gelsd_)
 #define GELSS CALL(gelss_)
+#define GELSY CALL(gelsy_)
+#define GEQP3 CALL(geqp3_)
 #define TRTRI CALL(trtri_)
 #define LAUUM CALL(lauum_)
 #if COMPLEX
@@ -25,10 +27,15 @@ extern void GELSD(const INT *, const INT *, const INT *, T *, const INT *, T *, 
                   INT *, INT *);
 extern void GELSS(const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, R *, const R *, INT *, T *, const INT *, R *,
                   INT *);
+extern void GELSY(const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, INT *, const R *, INT *, T *, const INT *, R *,
+                  INT *);
+extern void GEQP3(const INT *, const INT *, T *, const INT *, INT *, T *, T *, const INT *, R *, INT *);
 #else
 extern void GELSD(const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, R *, const R *, INT *, T *, const INT *, INT *,
                   INT *);
 extern void GELSS(const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, R *, const R *, INT *, T *, const INT *, INT *);
+extern void GELSY(const INT *, const INT *, const INT *, T *, const INT *, T *, const INT *, INT *, const R *, INT *, T *, const INT *, INT *);
+extern void GEQP3(const INT *, const INT *, T *, const INT *, INT *, T *, T *, const INT *, INT *);
 #endif
 extern void TRTRI(const char *, const char *, const INT *, T *, const INT *, INT *);
 extern void LAUUM(const char *, const INT *, T *, const INT *, INT *);
@@ -250,8 +257,79 @@ static void CALL(_least)(INT m, INT n, INT sides)
     free(a), free(of), free(plain), free(work), free(b), free(x), free(tau), free(columns);
 }
 
-/* Least squares by singular values, with an m by n matrix. */
-static void CALL(_singular)(INT m, INT n, INT sides, int by_dividing)
+/* QR with column pivoting of an m by n matrix: A P = Q R, where no column of R is longer, from any row on, than the diagonal element there. */
+static void CALL(_pivoted)(INT m, INT n)
+{
+    const INT ld = m + 3, least = m < n ? m : n, wide = n > m ? n : m, lwork = 64 * (wide + 1);
+    const size_t all = (size_t)ld * (size_t)(n + 1);
+    T *a = CALL(_zeros)(all), *of = CALL(_zeros)(all), *q = CALL(_zeros)(all), *tau = CALL(_zeros)((size_t)n), *work = CALL(_zeros)((size_t)lwork);
+    R *more = calloc(2 * (size_t)n, sizeof *more), *left = calloc((size_t)n, sizeof *left);
+    INT *order = calloc((size_t)n, sizeof *order), info = -99;
+    (void)more;
+    for (int k = 0; k < 6; k++) {
+        /* Columns of one length, but for rounding; of different lengths; equal ones and zeros; so small that no square is a number; one column
+           that the program puts first; little workspace. */
+        const R tiny = sizeof(R) == 4 ? 1e-25 : 1e-170, of_a = k == 3 ? tiny : 1;
+        const INT room = k == 5 ? n : COMPLEX ? n + 1 : 3 * n + 1;
+        /* The host's LAPACK makes many calls. */
+        if (k == 4 && m <= n)
+            continue;
+        CALL(_drawn)(a, m, n, ld, 23);
+        for (INT j = 0; j < n && k != 0; j++)
+            for (INT i = 0; i < m; i++)
+                a[i + ld * j] *= (R)pow(0.97, (j * 7) % n);
+        for (INT j = 0; j < n && k == 2; j++)
+            for (INT i = 0; i < m; i++)
+                a[i + ld * j] = j % 5 == 3 ? 0 : j % 5 == 4 ? a[i + ld * (j - 2)] : a[i + ld * j];
+        for (size_t i = 0; i < all; i++)
+            of[i] = a[i] * of_a;
+        memset(order, 0, (size_t)n * sizeof *order);
+        order[n / 2] = k == 4;
+#if COMPLEX
+        GEQP3(&m, &n, of, &ld, order, tau, work, &(INT){k < 4 ? lwork : room}, more, &info);
+#else
+        GEQP3(&m, &n, of, &ld, order, tau, work, &(INT){k < 4 ? lwork : room}, &info);
+#endif
+        printf("geqp3 %ld work %g\n", (long)info, k == 4 ? 0 : creal(work[0]));
+        if (info)
+            continue;
+        /* Rounding decides between columns of one length, and what is left of equal ones. */
+        uint64_t hash = 0;
+        for (INT j = 0; j < n; j++)
+            hash = hash * 31 + (uint64_t)order[j];
+        if (sizeof(R) == 8 && k != 2)
+            printf("columns %016" PRIx64 "\n", hash);
+        memset(left, 0, (size_t)n * sizeof *left);
+        memset(q, 0, all * sizeof *q);
+        for (INT i = least - 1; i >= 0; i--) {
+            const R size = (R)cabs((double complex)(of[i + ld * i] / of_a));
+            for (INT j = i; j < n; j++) {
+                q[i + ld * j] = of[i + ld * j] / of_a;
+                left[j] = (R)hypot(left[j], cabs((double complex)q[i + ld * j]));
+                if (k != 4 && !(left[j] <= size * (1 + (R)wide * (sizeof(R) == 4 ? 1e-5 : 1e-13)) + (sizeof(R) == 4 ? 2e-4 : 1e-12)))
+                    failed("the column that is chosen", i, j);
+            }
+        }
+        CALL(_apply)(of, m, least, ld, tau, 0, q, n);
+        for (INT j = 0; j < n; j++)
+            CALL(_near)("A P = Q R", q + ld * j, ld, a + ld * (order[j] - 1), ld, m, 1, wide);
+    }
+    if (m > n) {
+        CALL(_drawn)(of, m, n, ld, 23);
+        of[m / 2 + ld * (n / 2)] = NUMBER(INFINITY, 0);
+        memset(order, 0, (size_t)n * sizeof *order);
+#if COMPLEX
+        GEQP3(&m, &n, of, &ld, order, tau, work, &lwork, more, &info);
+#else
+        GEQP3(&m, &n, of, &ld, order, tau, work, &lwork, &info);
+#endif
+        printf("geqp3 of an infinite number %ld\n", (long)info);
+    }
+    free(a), free(of), free(q), free(tau), free(work), free(more), free(left), free(order);
+}
+
+/* Least squares by singular values, or by QR with column pivoting, with an m by n matrix. */
+static void CALL(_singular)(INT m, INT n, INT sides, enum way way)
 {
     const INT ld = m + 3;
     const size_t all = (size_t)ld * (size_t)(n + 1), right = (size_t)ld * (size_t)sides;
@@ -274,22 +352,27 @@ static void CALL(_singular)(INT m, INT n, INT sides, int by_dividing)
             of[i] = a[i] * of_a;
         for (size_t i = 0; i < right; i++)
             b[i] *= of_b;
+        memset(integers, 0, (size_t)n * sizeof *integers);
 #if COMPLEX
-        if (by_dividing)
+        if (way == BY_PIVOTING)
+            GELSY(&m, &n, &sides, of, &ld, b, &ld, integers, &limit, &rank, work, &lwork, more, &info);
+        else if (way == BY_DIVIDING)
             GELSD(&m, &n, &sides, of, &ld, b, &ld, values, &limit, &rank, work, &lwork, more, integers, &info);
         else
             GELSS(&m, &n, &sides, of, &ld, b, &ld, values, &limit, &rank, work, &lwork, more, &info);
 #else
-        if (by_dividing)
+        if (way == BY_PIVOTING)
+            GELSY(&m, &n, &sides, of, &ld, b, &ld, integers, &limit, &rank, work, &lwork, &info);
+        else if (way == BY_DIVIDING)
             GELSD(&m, &n, &sides, of, &ld, b, &ld, values, &limit, &rank, work, &lwork, integers, &info);
         else
             GELSS(&m, &n, &sides, of, &ld, b, &ld, values, &limit, &rank, work, &lwork, &info);
 #endif
-        printf("gels%c %ld %ld\n", by_dividing ? 'd' : 's', (long)info, (long)rank);
+        printf("gels%c %ld %ld\n", "sdy"[way], (long)info, (long)rank);
         if (info || k == 5)
             continue;
         double sum = 0, squares = 0;
-        for (INT j = 0; j < n; j++) {
+        for (INT j = 0; j < n && way != BY_PIVOTING; j++) {
             values[j] /= of_a;
             if (j > 0 && !(values[j] <= values[j - 1]))
                 failed("the order of singular values", j, 0);
@@ -297,7 +380,7 @@ static void CALL(_singular)(INT m, INT n, INT sides, int by_dividing)
             for (INT i = 0; i < m; i++)
                 sum += creal(a[i + ld * j]) * creal(a[i + ld * j]) + cimag(a[i + ld * j]) * cimag(a[i + ld * j]);
         }
-        if (!(fabs(sum - squares) <= sum * (sizeof(R) == 4 ? 1e-4 : 1e-12)))
+        if (way != BY_PIVOTING && !(fabs(sum - squares) <= sum * (sizeof(R) == 4 ? 1e-4 : 1e-12)))
             failed("the sum of squares of singular values", 0, 0);
         for (INT j = 0; j < sides; j++)
             for (INT i = 0; i < n; i++)
@@ -320,7 +403,7 @@ static void CALL(_singular)(INT m, INT n, INT sides, int by_dividing)
         for (INT i = n; i < m; i++)
             rest += creal(b[i]) * creal(b[i]) + cimag(b[i]) * cimag(b[i]);
         /* LAPACK leaves it scaled. */
-        if (rank == n && of_a == 1 && of_b == 1 && !(fabs(rest - left) <= left * (sizeof(R) == 4 ? 1e-4 : 1e-12)))
+        if (way != BY_PIVOTING && rank == n && of_a == 1 && of_b == 1 && !(fabs(rest - left) <= left * (sizeof(R) == 4 ? 1e-4 : 1e-12)))
             failed("the residual", 0, 0);
         CALL(_by_r)(columns, width, ld, 0, x, sides);
         CALL(_near)("least squares by singular values", b + first, ld, x, ld, width, sides, m);
@@ -383,6 +466,8 @@ static void CALL(_triangles)(INT n)
 #undef GELS
 #undef GELSD
 #undef GELSS
+#undef GELSY
+#undef GEQP3
 #undef TRTRI
 #undef LAUUM
 #undef FORMROWS

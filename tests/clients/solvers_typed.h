@@ -522,8 +522,12 @@ static void CALL(_run)(INT n)
     CALL(_least)(n + 30, n, sides);
     CALL(_least)(n, n + 30, sides);
     CALL(_triangles)(n);
-    for (int by_dividing = 0; by_dividing < 2; by_dividing++)
-        CALL(_singular)(n / 2 + 10, n / 4, sides, by_dividing);
+    for (enum way way = BY_VALUES; way <= BY_PIVOTING; way++)
+        CALL(_singular)(n / 2 + 10, n / 4, sides, way);
+    /* LAPACK leaves another size of workspace for matrices of no more than 128 rows or columns than it asks for. */
+    CALL(_pivoted)(n, n / 4 * 3);
+    CALL(_pivoted)(n / 4 * 3, n / 4 * 3);
+    CALL(_pivoted)(n / 4 * 3, n);
 #endif
     free(memory), free(b), free(copy), free(pivots);
 }

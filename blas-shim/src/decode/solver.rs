@@ -162,7 +162,7 @@ pub(crate) unsafe fn decode(
     // The rows and columns of A, of B, and the number of reflectors.
     let first = size(r.int()?)?;
     let (a, b, reflectors) = match solver {
-        Solver::Getrf | Solver::Geqrf | Solver::Gelqf => {
+        Solver::Getrf | Solver::Geqrf | Solver::Geqp3 | Solver::Gelqf => {
             let cols = size(r.int()?)?;
             ((first, cols), None, first.min(cols))
         }
@@ -179,10 +179,11 @@ pub(crate) unsafe fn decode(
             let sides = size(r.int()?)?;
             ((first, cols), Some((first.max(cols), sides)), 0)
         }
-        Solver::Gelsd | Solver::Gelss => {
+        Solver::Gelsd | Solver::Gelss | Solver::Gelsy => {
             let cols = size(r.int()?)?;
             let sides = size(r.int()?)?;
-            // From this number of rows on LAPACK begins with QR (ILAENV 6).
+            // From this number of rows on gelsd and gelss begin with QR (ILAENV 6). gelsy does not, but its QR with pivoting takes longer
+            // than QR on a device and that of R.
             if first < cols.checked_mul(8)?.div_ceil(5) {
                 return None;
             }
@@ -212,14 +213,17 @@ pub(crate) unsafe fn decode(
     }
     let a = matrix(&mut r, a)?;
     let pivots = match solver {
-        Solver::Getrf | Solver::Getrs | Solver::Gesv | Solver::Getri => Some(Pivots {
-            addr: r.readable()?,
-            wide: binding.width == Width::Bits64,
-        }),
+        Solver::Getrf | Solver::Getrs | Solver::Gesv | Solver::Getri | Solver::Geqp3 => {
+            Some(Pivots {
+                addr: r.readable()?,
+                wide: binding.width == Width::Bits64,
+            })
+        }
         _ => None,
     };
     let tau = match solver {
         Solver::Geqrf
+        | Solver::Geqp3
         | Solver::Orgqr
         | Solver::Ormqr
         | Solver::Gelqf
@@ -251,10 +255,15 @@ pub(crate) unsafe fn decode(
         Width::Bits64 => 8,
     };
     let real = symbol.dtype.real().size();
-    // Singular values, and the rank.
+    // Singular values, or the permutation of gelsy, and the rank.
     let (mut singular, mut rank) = ((0, 0), (0, 0));
     if solver.is_finished_by_host() {
-        singular = (r.readable()?, least.saturating_mul(real));
+        let each = if solver == Solver::Gelsy {
+            integer
+        } else {
+            real
+        };
+        singular = (r.readable()?, least.saturating_mul(each));
         r.word();
         rank = (r.readable()?, integer);
     }
@@ -264,7 +273,10 @@ pub(crate) unsafe fn decode(
         let addr = r.readable()?;
         let least = match (solver, b.as_ref(), side) {
             // What LAPACK asks for is compared once it has said so.
-            (Solver::Gelsd | Solver::Gelss, ..) => 1,
+            (Solver::Gelsd | Solver::Gelss | Solver::Gelsy, ..) => 1,
+            // Norms of columns besides, which complex types have elsewhere.
+            (Solver::Geqp3, ..) if symbol.dtype.is_complex() => a.cols.saturating_add(1),
+            (Solver::Geqp3, ..) => a.cols.saturating_mul(3).saturating_add(1),
             // The scalar factors of reflectors lie there, too.
             (Solver::Gels, Some(b), _) => least.saturating_add(least.max(b.cols)),
             (_, Some(b), Side::Left) => b.cols,
@@ -280,7 +292,7 @@ pub(crate) unsafe fn decode(
             ample = Some((addr, given));
         }
     }
-    if solver.is_finished_by_host() && symbol.dtype.is_complex() {
+    if (solver.is_finished_by_host() || solver == Solver::Geqp3) && symbol.dtype.is_complex() {
         // Workspace of reals.
         r.word();
     }
@@ -322,7 +334,8 @@ pub(crate) unsafe fn decode(
 fn is_outside(system: &System, (addr, bytes): (usize, usize)) -> bool {
     let end = addr.saturating_add(bytes);
     let matrices = system.places().map(|place| (place.start, place.end()));
-    let beside = (system.beside()).map(|(from, bytes)| (from, from.saturating_add(bytes)));
+    let beside = system.beside();
+    let beside = beside.map(|(from, bytes)| (from, from.saturating_add(bytes)));
     matrices
         .chain(beside)
         .all(|(from, to)| end <= from || to <= addr)

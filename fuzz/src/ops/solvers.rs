@@ -1,5 +1,5 @@
 //! Systems of linear equations, whose factors are exact: LAPACK's factorizations, and solutions by them, on matrices in blocks that all
-//! other operations change and read.
+//! other operations change and read; and factorizations by QR, whose factors must give the matrix.
 
 #![expect(unsafe_code, reason = "calls the BLAS and LAPACK")]
 
@@ -7,6 +7,7 @@ use num_complex::Complex64;
 use testkit::oracle::Dense;
 
 use super::level3::spread;
+use crate::block::small;
 use crate::call::call;
 use crate::element::Type;
 use crate::fortran;
@@ -23,14 +24,15 @@ pub(super) fn run(w: &mut World) {
     if sizes[0] * sizes[1] > 10_000 && !w.rng.one_in(6) {
         sizes = sizes.map(|s| s.min(70));
     }
-    let (group, definite, square) = (w.group(), w.rng.one_in(2), !w.rng.one_in(3));
+    let (group, kind, square) = (w.group(), w.rng.below(3), !w.rng.one_in(3));
     if square {
         sizes[1] = sizes[0];
     }
     for _ in 0..14 {
-        let done = match definite {
-            true => positive_definite(w, group, sizes),
-            false => general(w, group, sizes),
+        let done = match kind {
+            0 => positive_definite(w, group, sizes),
+            1 => general(w, group, sizes),
+            _ => orthogonal(w, group, sizes),
         };
         if let Some(slot) = done {
             return w.sometimes_check(slot);
@@ -314,6 +316,78 @@ fn positive_definite(
         }
         w.put_all(&sides.b, &sides.x, sides.bound);
         w.sometimes_check(sides.b.slot);
+    }
+    Some(sa)
+}
+
+/// QR, with column pivoting or without. Its factors are those of the host or of a device up to rounding: the shadow takes them over.
+fn orthogonal(w: &mut World, group: (usize, usize), [m, n, _]: [usize; 3]) -> Option<usize> {
+    let sa = w.pick(group);
+    let (ty, a, least) = (w.ty(sa), w.mat(sa, m, n)?, m.min(n));
+    let kind = ty as usize;
+    let (geqrf, geqp3) = (fortran::geqrf(kind)?, fortran::geqp3(kind)?);
+    let mut full = Dense::of(m, n, |_, _| Complex64::ZERO);
+    for j in 0..n {
+        for i in 0..m {
+            *full.at_mut(i, j) = small(&mut w.rng, ty);
+        }
+    }
+    w.raise(sa, f64::INFINITY);
+    poke(w, &a, &full, |_, _| true);
+    let pivoted = w.rng.one_in(2);
+    let lwork = 64 * (n + 1);
+    let mut tau = vec![0_u8; least.max(1) * ty.size()];
+    let (mut work, mut norms) = (vec![0.0_f64; 2 * lwork], vec![0.0_f64; 2 * n + 1]);
+    let mut order = vec![0_i32; n.max(1)];
+    let mut info = UNSET;
+    w.note = format!("geqrf {ty:?} {a:?} pivoted={pivoted}");
+    let (to, work, at_info) = (tau.as_mut_ptr(), work.as_mut_ptr(), &raw mut info);
+    if pivoted {
+        // Real types have no array of norms.
+        let ninth: *mut u8 = match ty.complex() {
+            true => norms.as_mut_ptr().cast(),
+            false => at_info.cast(),
+        };
+        call!(geqp3; m, n, w.p(&a), a.ld, order.as_mut_ptr(), to, work, lwork, ninth, at_info);
+    } else {
+        order = (1..).take(n).collect();
+        call!(geqrf; m, n, w.p(&a), a.ld, to, work, lwork, at_info);
+    }
+    assert_eq!(info, 0, "INFO of QR");
+    let found = Dense::of(m, n, |i, j| w.slots[sa].peek(a.element(i, j)));
+    w.put_all(&a, &found, f64::INFINITY);
+    // Q R, by a reflector after the other.
+    let mut product = Dense::of(m, n, |i, j| match i <= j {
+        true => found.at(i, j),
+        false => Complex64::ZERO,
+    });
+    for step in (0..least).rev() {
+        let v = |i: usize| {
+            if i == step {
+                1.0.into()
+            } else {
+                found.at(i, step)
+            }
+        };
+        let scale = ty.load(&tau[step * ty.size()..]);
+        for j in 0..n {
+            let sum: Complex64 = (step..m).map(|i| v(i).conj() * product.at(i, j)).sum();
+            for i in step..m {
+                *product.at_mut(i, j) -= scale * sum * v(i);
+            }
+        }
+    }
+    let precision = if ty.single() { 1e-6 } else { 1e-14 };
+    for (j, col) in (0..n).zip(&order) {
+        let col = usize::try_from(*col).unwrap() - 1;
+        for i in 0..m {
+            let error = (product.at(i, j) - full.at(i, col)).norm();
+            assert!(
+                error <= precision * (m + n) as f64,
+                "{}: Q R at {i}, {j}: {error}",
+                w.note
+            );
+        }
     }
     Some(sa)
 }

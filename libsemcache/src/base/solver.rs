@@ -110,6 +110,10 @@ solvers! {
     Gels: ["sgels", "dgels", "cgels", "zgels"], 11, 1, [9, 9], [1, 2, 4];
     /// Least squares by singular values, by divide and conquer.
     Gelsd: ["sgelsd", "dgelsd", "cgelsd", "zgelsd"], 15, 0, [11, 11], [0, 1, 3];
+    /// Factors `A P = Q R`, P a permutation of columns.
+    Geqp3: ["sgeqp3", "dgeqp3", "cgeqp3", "zgeqp3"], 10, 0, [7, 7], [0, 1, 2];
+    /// Least squares by QR with column pivoting.
+    Gelsy: ["sgelsy", "dgelsy", "cgelsy", "zgelsy"], 14, 0, [11, 11], [0, 1, 3];
     /// Least squares by singular values.
     Gelss: ["sgelss", "dgelss", "cgelss", "zgelss"], 14, 0, [11, 11], [0, 1, 3];
     /// The Schur form.
@@ -123,12 +127,12 @@ impl Solver {
     #[must_use]
     pub const fn runs_on_devices(self) -> bool {
         use Solver::{
-            Gecon, Gelqf, Gels, Geqrf, Gesv, Getrf, Getri, Getrs, Lauum, Orglq, Orgqr, Ormlq,
-            Ormqr, Pocon, Posv, Potrf, Potri, Potrs, Trtri, Trtrs,
+            Gecon, Gelqf, Gels, Geqp3, Geqrf, Gesv, Getrf, Getri, Getrs, Lauum, Orglq, Orgqr,
+            Ormlq, Ormqr, Pocon, Posv, Potrf, Potri, Potrs, Trtri, Trtrs,
         };
         let lu = matches!(self, Getrf | Getrs | Gesv | Getri | Gecon);
         let cholesky = matches!(self, Potrf | Potrs | Posv | Potri | Pocon);
-        let qr = matches!(self, Geqrf | Orgqr | Ormqr | Gels);
+        let qr = matches!(self, Geqrf | Geqp3 | Orgqr | Ormqr | Gels);
         let lq = matches!(self, Gelqf | Orglq | Ormlq);
         let alone = matches!(self, Trtrs | Trtri | Lauum);
         lu || cholesky || qr || lq || alone || self.is_finished_by_host()
@@ -137,13 +141,13 @@ impl Solver {
     /// Whether a device begins it, and LAPACK computes the rest: the least squares of R, which is square, instead of those of a tall A.
     #[must_use]
     pub const fn is_finished_by_host(self) -> bool {
-        matches!(self, Solver::Gelsd | Solver::Gelss)
+        matches!(self, Solver::Gelsd | Solver::Gelss | Solver::Gelsy)
     }
 
     /// Whether LAPACK scales A and B if their elements are extreme.
     #[must_use]
     pub const fn scales(self) -> bool {
-        matches!(self, Solver::Gels | Solver::Gelsd | Solver::Gelss)
+        matches!(self, Solver::Gels) || self.is_finished_by_host()
     }
 }
 

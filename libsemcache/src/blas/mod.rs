@@ -35,7 +35,7 @@ pub mod run;
 mod sample;
 pub mod section;
 mod spread;
-mod tiling;
+pub mod tiling;
 mod tilings;
 pub mod told;
 mod value;

@@ -126,19 +126,7 @@ impl<'a> Planned<'a> {
         };
         let candidates: Vec<TileSize> = match tile {
             Some(tile) => vec![tile],
-            None => {
-                let mut all: Vec<_> = tiles(m.max(n).max(k)).map(TileSize::square).collect();
-                all.extend(plan::strips_in_core(self.problem));
-                all.sort_by_key(|tile| tile.products(m, n, k));
-                if self.policy.ahead(devices).is_some() {
-                    let least = CHAINS * devices.len();
-                    let enough = |tile: &TileSize| tile.products(m, n, 1) >= least;
-                    if all.iter().any(enough) {
-                        all.retain(enough);
-                    }
-                }
-                all
-            }
+            None => candidates(self.problem, devices, self.policy.ahead(devices).is_some()),
         };
         for tile in candidates {
             let tasks = tile.products(m, n, k);
@@ -272,8 +260,24 @@ fn chosen(
     found
 }
 
+/// The tiles of a call whose operands fit, those with the fewest tasks first; `apart`: it is issued in a window, and each device is to have
+/// some tiles of the output.
+#[must_use]
+pub fn candidates(problem: &Problem, devices: &DeviceSet, apart: bool) -> Vec<TileSize> {
+    let Problem { m, n, k, .. } = *problem;
+    let mut all: Vec<_> = tiles(m.max(n).max(k)).map(TileSize::square).collect();
+    all.extend(plan::strips_in_core(problem));
+    all.sort_by_key(|tile| tile.products(m, n, k));
+    let enough = |tile: &TileSize| tile.products(m, n, 1) >= CHAINS * devices.len();
+    if apart && all.iter().any(enough) {
+        all.retain(enough);
+    }
+    all
+}
+
 /// Seconds to plan this number of tasks.
-fn planning_s(tile: &TileSize, tasks: usize) -> f64 {
+#[must_use]
+pub fn planning_s(tile: &TileSize, tasks: usize) -> f64 {
     let each_s = if tile.in_strips() { PLAN_S.1 } else { PLAN_S.0 };
     tasks as f64 * each_s
 }

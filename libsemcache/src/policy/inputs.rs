@@ -149,7 +149,10 @@ impl Inputs {
         );
         let (written, kept) = self.scanned;
         if written.saturating_mul(COMPARED) >= len {
-            self.losses = if kept < written { self.losses + 1 } else { 0 };
+            self.losses = match kept < written {
+                true => self.losses.saturating_add(1),
+                false => 0,
+            };
             self.scanned = (0, 0);
         }
     }

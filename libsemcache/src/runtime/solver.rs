@@ -54,7 +54,7 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> Result<(), WhyHost> {
     // From here on the program's own handlers get the faults.
     deliver::deliver_to(system.places());
     match &solved {
-        Ok(_) if system.factors().is_some() && system.b.is_none() => {
+        Ok(_) if system.is_factorization() => {
             // Programs look at a factor that they asked for: LAPACK's gecon reads each column several times, by small calls. It comes
             // home at once, and stays on the device as well. Without success, as any result.
             let usual = Usual::new();
@@ -85,7 +85,7 @@ pub fn solve(system: &System, facts: &Facts<'_>) -> Result<(), WhyHost> {
         if let (Some(found), Some(Condition { addr, .. })) = (condition, system.condition) {
             store_real(*found, system.dtype, addr);
         }
-        if let Some(to) = system.pivots.filter(|_| system.factors().is_some()) {
+        if let Some(to) = system.pivots.filter(|_| !pivots.is_empty()) {
             store(pivots, to);
         }
         if let Some((to, _)) = system.tau {
@@ -112,7 +112,15 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
     retire::secluded()?;
     let runtime = start::for_call(&product_alike(system), false)?;
     // Read with no lock held: the page may be inaccessible.
-    let given = match (system.factors(), system.pivots, system.beside()) {
+    let given = match (system.factors(), system.pivots, system.beside().next()) {
+        (_, Some(columns), _) if system.solver == Solver::Geqp3 => {
+            // Columns that the program puts first, before any is chosen.
+            let put_first = |i| pivot(columns, i) != 0;
+            match (0..system.pivot_count()).any(put_first) {
+                true => return Err(WhyHost::Unsupported),
+                false => Vec::new(),
+            }
+        }
         // getri never reads the last one, which exchanges no rows.
         (None, Some(pivots), _) if system.solver == Solver::Getri => {
             let count = system.pivot_count();
@@ -345,22 +353,24 @@ fn touch(system: &System) {
 /// The program's pivots, as 64-bit integers.
 fn load(pivots: Pivots, count: usize, rows: usize) -> Result<Vec<u8>, WhyHost> {
     let last = i64::try_from(rows).unwrap_or(i64::MAX);
-    let at = |i: usize| {
-        let addr = pivots.addr + i * pivots.size();
-        // SAFETY: the program passes the address of an array of `count` integers of this width.
-        let pivot = unsafe {
-            match pivots.wide {
-                true => (addr as *const i64).read_unaligned(),
-                false => i64::from((addr as *const i32).read_unaligned()),
-            }
-        };
-        (1..=last).contains(&pivot).then_some(pivot)
-    };
+    let at = |i: usize| Some(pivot(pivots, i)).filter(|pivot| (1..=last).contains(pivot));
     let mut all = Vec::with_capacity(count * DenseKernel::PIVOT);
     for i in 0..count {
         all.extend(at(i).ok_or(WhyHost::BadArgument)?.to_ne_bytes());
     }
     Ok(all)
+}
+
+/// One of the program's pivots.
+fn pivot(pivots: Pivots, i: usize) -> i64 {
+    let addr = pivots.addr + i * pivots.size();
+    // SAFETY: the program passes the address of an array of integers of this width, of which the call reads this one.
+    unsafe {
+        match pivots.wide {
+            true => (addr as *const i64).read_unaligned(),
+            false => i64::from((addr as *const i32).read_unaligned()),
+        }
+    }
 }
 
 /// The program's scalar factors of reflectors.

@@ -159,7 +159,7 @@ pub(super) fn diagonal_row(of: View) -> View {
 }
 
 /// All of this memory, which has the elements of the row side by side.
-fn vector(own: &Own, row: &View, access: Intent) -> Use {
+pub(super) fn vector(own: &Own, row: &View, access: Intent) -> Use {
     own.part(Rect::interval(0, row.bytes()), (row.element, 1), access)
 }
 

@@ -30,7 +30,7 @@ pub enum Ended {
 /// What the CPU has to write of the results.
 #[derive(Debug, Default)]
 pub struct Solution {
-    /// The pivots of a factorization.
+    /// The pivots of a factorization, or which column of A is each column of `A P`, from 1.
     pub pivots: Vec<i64>,
     /// The scalar factors of its reflectors, as elements of the matrix.
     pub tau: Vec<u8>,
@@ -73,6 +73,10 @@ impl Queueing<'_> {
 
     fn solved(&mut self, given: &[u8]) -> Result<Ended, Refused> {
         let system = self.system;
+        if system.solver == Solver::Geqp3 {
+            let a = self.placed(system.a)?;
+            return self.pivoted(&a);
+        }
         // INFO, and the pivots or scalar factors.
         let found = system.found();
         let mut answer = vec![0; HEAD + found];

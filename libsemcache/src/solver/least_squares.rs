@@ -1,9 +1,9 @@
 //! Least squares: the right sides as a device begins with them, what it leaves to be finished by LAPACK, and what LAPACK would scale.
 
 use super::queue::{Made, Queueing, Refused};
-use super::system::{System, range};
+use super::system::{System, precision, range};
 use super::triangle::block;
-use crate::base::{Dtype, Intent, Solver};
+use crate::base::{Intent, Solver};
 use crate::cache::task::Use;
 use crate::hints::view::View;
 
@@ -42,11 +42,7 @@ impl Queueing<'_> {
 /// diagonal element of R is small (`compute::usual`), A has an element that is not.
 pub(super) fn is_unscaled(system: &System, sums: &[f64]) -> bool {
     let (least, _) = range(system.dtype);
-    let precision = match system.dtype.real() {
-        Dtype::S => f64::from(f32::EPSILON),
-        _ => f64::EPSILON,
-    };
-    let small = least / precision;
+    let small = least / precision(system.dtype);
     // Rounding changes a sum by much less than a factor of 2.
     let large = 0.5 / small;
     match (system.solver, sums) {

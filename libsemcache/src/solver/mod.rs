@@ -9,6 +9,8 @@ mod blas;
 pub mod compute;
 mod condition;
 mod least_squares;
+mod pivoted;
+mod pivoting;
 pub mod queue;
 pub mod system;
 pub mod tiled;

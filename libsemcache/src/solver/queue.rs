@@ -5,6 +5,7 @@
     reason = "queues solvers on replicas of the program's matrices"
 )]
 
+use super::pivoting::WIDTH;
 use super::system::{System, adjoint};
 use crate::base::counters::COUNTERS;
 use crate::base::dense::{DenseKernel, Step};
@@ -160,11 +161,17 @@ impl System {
         }
         let copied = match self.solver {
             Solver::Potri | Solver::Trtri => 1,
-            Solver::Lauum | Solver::Gelsd | Solver::Gelss => 2,
+            Solver::Lauum => 2,
+            Solver::Geqp3 => 1,
+            _ if self.solver.is_finished_by_host() => 2,
             _ => usize::from(self.factors().is_some() || self.by_rows()),
         };
         let a = (copied + self.of_identity() as usize) * self.a.bytes();
-        a + self.b.map_or(0, |b| b.bytes()) + self.pivot_count() * DenseKernel::PIVOT
+        let panel = match self.solver {
+            Solver::Geqp3 => self.a.cols * WIDTH * self.a.element,
+            _ => 0,
+        };
+        a + panel + self.b.map_or(0, |b| b.bytes()) + self.pivot_count() * DenseKernel::PIVOT
     }
 }
 

@@ -51,9 +51,10 @@ pub struct System {
     /// The right sides, or the other factor of a product with Q. Of gels the right sides and, in as many rows as A has rows or columns,
     /// the solutions.
     pub b: Option<View>,
-    /// The pivots of getrf, getrs, gesv and getri.
+    /// The pivots of getrf, getrs, gesv and getri, and the permutation of geqp3.
     pub pivots: Option<Pivots>,
-    /// The address and the number of the scalar factors of the reflectors of geqrf, orgqr and ormqr, and of gelqf, orglq and ormlq.
+    /// The address and the number of the scalar factors of the reflectors of geqrf, geqp3, orgqr and ormqr, and of gelqf, orglq and
+    /// ormlq.
     pub tau: Option<(usize, usize)>,
     /// Of gecon and pocon.
     pub condition: Option<Condition>,
@@ -66,11 +67,17 @@ impl System {
         match self.solver {
             Solver::Getrf | Solver::Gesv => Some(Step::Lu),
             Solver::Potrf | Solver::Posv => Some(Step::Cholesky),
-            Solver::Geqrf | Solver::Gelqf | Solver::Gels | Solver::Gelsd | Solver::Gelss => {
-                Some(Step::Qr)
-            }
+            Solver::Geqrf | Solver::Gelqf | Solver::Gels => Some(Step::Qr),
+            _ if self.solver.is_finished_by_host() => Some(Step::Qr),
             _ => None,
         }
+    }
+
+    /// Whether the call is one for factors, which the program gets.
+    #[must_use]
+    pub const fn is_factorization(&self) -> bool {
+        let factors = self.factors().is_some() && self.b.is_none();
+        factors || matches!(self.solver, Solver::Geqp3)
     }
 
     /// What the call computes by a factor, if it does.
@@ -80,7 +87,8 @@ impl System {
             Solver::Getrs | Solver::Gesv | Solver::Getri => Some(Step::LuSolve),
             Solver::Potrs | Solver::Posv => Some(Step::CholeskySolve),
             Solver::Ormqr | Solver::Orgqr | Solver::Ormlq | Solver::Orglq => Some(Step::ApplyQ),
-            Solver::Gels | Solver::Gelsd | Solver::Gelss => Some(Step::ApplyQ),
+            Solver::Gels => Some(Step::ApplyQ),
+            _ if self.solver.is_finished_by_host() => Some(Step::ApplyQ),
             _ => None,
         }
     }
@@ -138,7 +146,7 @@ impl System {
         match (self.solver, step) {
             // R^-1 Q^H B, or Q R^-H B.
             (Solver::Gels, Step::ApplyQ) if self.is_underdetermined() => Op::None,
-            (Solver::Gels | Solver::Gelsd | Solver::Gelss, Step::ApplyQ) => adjoint,
+            (solver, Step::ApplyQ) if solver.scales() => adjoint,
             // Q by rows is the conjugate transpose of Q by columns.
             (Solver::Ormlq, _) if matches!(self.op, Op::None) => adjoint,
             (Solver::Ormlq, _) => Op::None,
@@ -153,7 +161,7 @@ impl System {
             Solver::Gels if self.is_underdetermined() => {
                 (Uplo::Upper, adjoint(self.dtype), Diag::NonUnit)
             }
-            Solver::Gels | Solver::Gelsd | Solver::Gelss => (Uplo::Upper, Op::None, Diag::NonUnit),
+            _ if self.solver.scales() => (Uplo::Upper, Op::None, Diag::NonUnit),
             _ => (self.uplo, self.op, self.diag),
         }
     }
@@ -228,20 +236,23 @@ impl System {
         })
     }
 
-    /// The number of pivots.
+    /// The number of pivots, or of columns that are permuted.
     #[must_use]
     pub fn pivot_count(&self) -> usize {
-        self.pivots.map_or(0, |_| self.a.rows.min(self.a.cols))
+        match (self.pivots, self.solver) {
+            (None, _) => 0,
+            (_, Solver::Geqp3) => self.a.cols,
+            _ => self.a.rows.min(self.a.cols),
+        }
     }
 
-    /// The address and the bytes of the pivots, or of the scalar factors of the reflectors, in the program's memory.
-    #[must_use]
-    pub fn beside(&self) -> Option<(usize, usize)> {
+    /// The address and the bytes of the pivots, and of the scalar factors of the reflectors, in the program's memory.
+    pub fn beside(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let pivots = self.pivots.map(|p| (p.addr, self.pivot_count() * p.size()));
         let tau = self
             .tau
             .map(|(addr, count)| (addr, count * self.dtype.size()));
-        pivots.or(tau)
+        [pivots, tau].into_iter().flatten()
     }
 
     /// Whether devices can compute it: matrices that fit each other, are not empty, and overlap neither each other nor what is beside
@@ -252,15 +263,13 @@ impl System {
             self.solver,
             Solver::Getrf
                 | Solver::Geqrf
+                | Solver::Geqp3
                 | Solver::Orgqr
                 | Solver::Ormqr
                 | Solver::Gelqf
                 | Solver::Orglq
                 | Solver::Ormlq
-                | Solver::Gels
-                | Solver::Gelsd
-                | Solver::Gelss
-        );
+        ) || self.solver.scales();
         let worked = self.worked();
         let span = |view: &View| Some(view.place().ok()??.span());
         let Some(a) = span(&self.a).filter(|_| rectangular || self.a.rows == self.a.cols) else {
@@ -277,7 +286,7 @@ impl System {
             };
             all.push((span.start, span.end));
         }
-        if let Some((addr, bytes)) = self.beside() {
+        for (addr, bytes) in self.beside() {
             let end = addr.checked_add(bytes).filter(|_| addr != 0);
             let Some(end) = end else {
                 return false;
@@ -308,6 +317,14 @@ pub(super) fn range(dtype: Dtype) -> (f64, f64) {
     match dtype.real() {
         Dtype::S => (f32::MIN_POSITIVE.into(), f32::MAX.into()),
         _ => (f64::MIN_POSITIVE, f64::MAX),
+    }
+}
+
+/// The distance from 1 to the next number of a precision.
+pub(super) fn precision(dtype: Dtype) -> f64 {
+    match dtype.real() {
+        Dtype::S => f32::EPSILON.into(),
+        _ => f64::EPSILON,
     }
 }
 
@@ -383,7 +400,7 @@ mod tests {
             potrf.work().map(|w| w.step).collect::<Vec<_>>(),
             [Step::Cholesky]
         );
-        assert!(Solver::ALL.iter().filter(|s| s.runs_on_devices()).count() == 22);
+        assert!(Solver::ALL.iter().filter(|s| s.runs_on_devices()).count() == 24);
     }
 
     #[test]

@@ -31,6 +31,12 @@ const ESTIMATES: f64 = 5.0;
 const TRIANGLES: f64 = 10e9;
 /// A vector to the device and back, and two kernels.
 const ROUND_TRIP_S: f64 = 60e-6;
+/// Seconds for each column that geqp3 makes ([`super::pivoted`]), some ten kernels and two answers that come home; for the norm of each
+/// column; and for each element of a row that the host looks at. Not measured on a device.
+const PIVOTED_S: [f64; 3] = [120e-6, 10e-6, 12e-9];
+/// Bytes per second at which the host goes through a matrix for each column of geqp3: what many cores read of their memory. Not measured;
+/// calls that the host computes correct it.
+const THROUGH: f64 = 200e9;
 /// What triangular solutions and updates of a triangle reach of the rate of large products.
 const BLAS_SHARE: f64 = 0.7;
 /// The host computes unless a device is predicted to need a smaller share of its time than this.
@@ -49,12 +55,41 @@ fn flops(system: &System) -> f64 {
             let k = system.tau.map_or(0, |(_, count)| count) as f64;
             4.0 * m * n * k - 2.0 * (m + n) * k * k + 4.0 / 3.0 * k.powi(3)
         }
+        Solver::Geqp3 => return qr(system).flops(),
         _ => {
             let steps: f64 = system.work().map(|work| work.flops()).sum();
             return steps + solution_flops(system);
         }
     };
     real * if system.dtype.is_complex() { 4.0 } else { 1.0 }
+}
+
+/// QR of A.
+const fn qr(system: &System) -> DenseWork {
+    DenseWork {
+        step: Step::Qr,
+        dtype: system.dtype,
+        sizes: [system.a.rows, system.a.cols, 0],
+    }
+}
+
+/// Seconds of geqp3 on the host, of a matrix of the element type with these rows and columns: half of it goes through what is left of the
+/// matrix for each column.
+fn pivoted_s(system: &System, size: (usize, usize), rate: f64) -> f64 {
+    let work = DenseWork {
+        sizes: [size.0, size.1, 0],
+        ..qr(system)
+    };
+    work.flops() / 2.0 / rate + pivoted_bytes(system, size) / THROUGH
+}
+
+/// Bytes that geqp3 reads of the rows and columns that are left, once for each column.
+#[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
+fn pivoted_bytes(system: &System, (m, n): (usize, usize)) -> f64 {
+    let (m, n) = (m as f64, n as f64);
+    let steps = m.min(n);
+    let elements = m * n * steps - (m + n) * steps.powi(2) / 2.0 + steps.powi(3) / 3.0;
+    elements * system.a.element as f64
 }
 
 /// Of the triangular solution within gels.
@@ -68,16 +103,22 @@ fn solution_flops(system: &System) -> f64 {
     real * if system.dtype.is_complex() { 4.0 } else { 1.0 }
 }
 
-/// Of what LAPACK computes itself after a device has begun: a triangle becomes bidiagonal, and right sides are multiplied. Half of that goes
-/// through the matrix for each column; its rate was not measured.
+/// Seconds of what LAPACK computes itself after a device has begun, by the rate of a factorization: a triangle becomes bidiagonal, or is
+/// factored with pivoting, and right sides are multiplied. Half of that goes through the matrix for each column, at a rate that was not
+/// measured.
 #[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
-fn left_flops(system: &System) -> f64 {
+fn left_s(system: &System, rate: f64) -> f64 {
     if !system.solver.is_finished_by_host() {
         return 0.0;
     }
-    let order = system.a.cols as f64;
-    let real = 8.0 / 3.0 * order.powi(3) + 4.0 * order * order * system.sides() as f64;
-    real * if system.dtype.is_complex() { 4.0 } else { 1.0 }
+    let order = system.a.cols;
+    let n = order as f64;
+    let (mut real, mut seconds) = (4.0 * n * n * system.sides() as f64, 0.0);
+    match system.solver {
+        Solver::Gelsy => seconds = pivoted_s(system, (order, order), rate),
+        _ => real += 8.0 / 3.0 * n.powi(3),
+    }
+    seconds + real * if system.dtype.is_complex() { 4.0 } else { 1.0 } / rate
 }
 
 /// What updates of tiles reach of the rate of large products, and the order of a tile at which they reach half of that. Not measured.
@@ -121,7 +162,14 @@ pub fn host_s(system: &System, flops_per_s: f64) -> f64 {
     if system.condition.is_some() {
         return ESTIMATES * bytes(system) as f64 / TRIANGLES;
     }
-    (flops(system) + left_flops(system)) / host_rate(order, flops_per_s)
+    let rate = host_rate(order, flops_per_s);
+    let size = (system.a.rows, system.a.cols);
+    let solved = (flops(system) - qr(system).flops()) / rate;
+    match system.solver {
+        Solver::Geqp3 => pivoted_s(system, size, rate),
+        Solver::Gelsy => pivoted_s(system, size, rate) + solved,
+        _ => flops(system) / rate + left_s(system, rate),
+    }
 }
 
 /// Flops per second of a factorization of this order.
@@ -153,11 +201,25 @@ pub fn seconds(system: &System, known: &Known) -> [f64; 2] {
         .map(|work: DenseWork| work.seconds(device))
         .sum();
     let steps = steps + blas_flops(system) / (BLAS_SHARE * device);
+    let steps = match system.solver {
+        Solver::Geqp3 => {
+            let (size, cols) = ((system.a.rows, system.a.cols), system.a.cols as f64);
+            let [column_s, norm_s, element_s] = PIVOTED_S;
+            let columns = size.0.min(size.1) as f64;
+            let elements = columns * (cols - columns / 2.0);
+            columns * column_s
+                + cols * norm_s
+                + elements * (element_s + system.a.element as f64 / home)
+                + pivoted_bytes(system, size) / memory
+                + flops(system) / 2.0 / device
+        }
+        _ => steps,
+    };
     let all = bytes(system) as f64;
     // Copies there and back within the device, each of which reads and writes; and the results come home, as far as is known.
     let copies = 4.0 * all / memory + known.lacking as f64 / to_device + all / home;
     let order = system.a.rows.min(system.a.cols) as f64;
-    let left = left_flops(system) / host_rate(order, host) * known.host_error;
+    let left = left_s(system, host_rate(order, host)) * known.host_error;
     let host = host_s(system, host) * known.host_error + known.stale as f64 / home;
     [CALL_S + steps + copies + left, host]
 }
