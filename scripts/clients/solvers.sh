@@ -71,7 +71,7 @@ for setting in "${settings[@]}"; do
         for p in s c z; do checks+=("calls.${p}getrf.offloaded>=8" "calls.${p}getrs.offloaded==14" "calls.${p}gesv.offloaded==4" "calls.${p}potrf.offloaded==10" "calls.${p}potrs.offloaded==6" "calls.${p}posv.offloaded==4"
             "calls.${p}getri.offloaded==2" "calls.${p}potri.offloaded==4" "calls.${p}trtrs.offloaded==30" "calls.${p}geqrf.offloaded>=14"
             "calls.${p}gelqf.offloaded>=10" "calls.${p}gels.offloaded==12" "calls.${p}gels.why_host.unsupported==18"
-            "calls.${p}trtri.offloaded==10" "calls.${p}lauum.offloaded==4" "calls.${p}gels"{d,s,y}{.offloaded==4,.why_host.unsupported==6} "calls.${p}geqp3.offloaded>=24" "calls.${p}geqp3.why_host.unsupported>=4"
+            "calls.${p}trtri.offloaded==10" "calls.${p}lauum.offloaded==4" "calls.${p}gels"{d,s,y}{.offloaded==4,.why_host.unsupported==6} "calls.${p}geqp3.offloaded>=26" "calls.${p}geqp3.why_host.unsupported>=4"
             "calls.${p}gecon.offloaded==22" "calls.${p}pocon.offloaded==4"); done
         checks+=(calls.{sor,cun,zun}{gqr.offloaded==6,mqr.offloaded'>='56,glq.offloaded'>='4,mlq.offloaded'>='24})
         checks+=("calls.dgesv.offloaded==4" "calls.dgesv.why_host.unsupported==2" "calls.dgesv.why_host.forked==3")

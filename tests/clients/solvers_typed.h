@@ -524,10 +524,10 @@ static void CALL(_run)(INT n)
     CALL(_triangles)(n);
     for (enum way way = BY_VALUES; way <= BY_PIVOTING; way++)
         CALL(_singular)(n / 2 + 10, n / 4, sides, way);
-    /* LAPACK leaves another size of workspace for matrices of no more than 128 rows or columns than it asks for. */
-    CALL(_pivoted)(n, n / 4 * 3);
-    CALL(_pivoted)(n / 4 * 3, n / 4 * 3);
-    CALL(_pivoted)(n / 4 * 3, n);
+    CALL(_pivoted)(n < 240 ? n : 240, n < 240 ? n / 4 * 3 : 180);
+    CALL(_pivoted)(110, 80);
+    CALL(_pivoted)(80, 80);
+    CALL(_pivoted)(80, 110);
 #endif
     free(memory), free(b), free(copy), free(pivots);
 }

@@ -48,7 +48,8 @@ impl Queueing<'_> {
         if !finite(&computed) {
             return Ok(Ended::Info);
         }
-        // A column that LAPACK scales would be found in the end, and all be computed by the host then.
+        // LAPACK scales a column this small before it makes the reflector. Pivoting would come to it last, and leave the call to the host
+        // after all has been computed.
         if steps == cols
             && computed
                 .iter()
@@ -65,7 +66,7 @@ impl Queueing<'_> {
             while done < steps.min(first + WIDTH) && inaccurate.is_empty() {
                 let largest = norms.largest(done);
                 if norms.norm(largest) == 0.0 {
-                    // Zeros are left, as they are in LAPACK's factors.
+                    // All columns that are left are zero, and their reflectors identities, as in LAPACK.
                     tau.resize(steps, Value::ZERO);
                     diagonal.resize(steps, Value::ZERO);
                     done = steps;

@@ -42,7 +42,7 @@ pub(super) fn reflector(alpha: Value, norm: f64, dtype: Dtype) -> Option<Reflect
     }
     let size = alpha.re.hypot(alpha.im).hypot(norm);
     let beta = -size.copysign(alpha.re);
-    // The inverse of the largest number is not normal.
+    // The inverse of a larger number may be subnormal.
     if size < least(dtype) || size > range(dtype).1 / 8.0 {
         return None;
     }
