@@ -7,19 +7,21 @@
 #   lapack.sh --hard [P...]         the hard setting only, in the precisions P (of s d c z; default d): long
 #   lapack.sh --default [P...]      the default setting only (default: all four)
 #   lapack.sh --solvers [P...]      the linear equations whose solvers devices have, in the precisions P (default: all four), on one and
-#                                   three devices: late and poison, every 10th launch refused, a device lost at each 10th operation
+#                                   three devices: late and poison, every 10th launch refused
+#   lapack.sh --losses [P...]       the same, a device lost at each 10th operation of the first 200 (default: d)
 #   lapack.sh --time [PAIRS]        default setting and plain in turn, 5 times: user time at most 1.10 times the plain
 #   PRECISION=z lapack.sh ...       another precision than d for the hard setting and the times
 #   JOBS=N lapack.sh ...            N testers at once (not in --time)
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 precision=${PRECISION:-d}
-hard=$precision default="s d c z" quick='' pairs='' solvers=''
+hard=$precision default="s d c z" quick='' pairs='' solvers='' losses=''
 case ${1:-} in
 --quick) quick=1 default='' ;;
 --hard) default='' hard="${*:2}" hard=${hard:-$precision} ;;
 --default) hard='' default="${*:2}" default=${default:-s d c z} ;;
 --solvers) hard='' default='' solvers="${*:2}" solvers=${solvers:-s d c z} ;;
+--losses) hard='' default='' losses="${*:2}" losses=${losses:-d} ;;
 --time) pairs=${2:-5} ;;
 '') ;;
 *) fail "unknown option $1" ;;
@@ -58,7 +60,7 @@ cut() {
 # programs PRECISION: prints a line for each run: its name, the tester, its input.
 programs() {
     local p=$1 input
-    if [ -n "$solvers" ]; then
+    if [ -n "$solvers$losses" ]; then
         cut "$p"
         # Least squares are tested with each combination of sizes, block sizes and ranks: of the sizes and block sizes one or two.
         sed -i -e 2c1 -e 3c50 -e 4c2 -e '5c10 50' -e 6c1 -e 7c2 -e 8c1 -e 9c20 -e 10c1 "${p}test.${p^}LS.in"
@@ -95,8 +97,20 @@ testers() {
     wait
 }
 
-# results OUT: everything that the testers printed, except times, and what the library says of refusals and lost devices.
-results() { (cd "$1" && grep -a '' -- * | grep -av "Total time used${solvers:+\|^[^:]*:semcache: }"); }
+# results OUT NAMES...: everything that the testers of these names printed, except times, and what the library says of refusals and lost
+# devices.
+results() {
+    local said=$solvers$losses
+    (cd "$1" && grep -a '' -- /dev/null "${@:2}" | grep -av "Total time used${said:+\|^[^:]*:semcache: }")
+}
+
+# ended OUT: removes what testers printed whose process ended with one line, as a device was lost that had the only copy of a result.
+ended() {
+    local file
+    for file in "$1"/*; do
+        if grep -aqx 'status 70' "$file" && grep -aq '^semcache: .*the only copy of the matrix' "$file"; then rm "$file"; fi
+    done
+}
 
 if [ -n "$pairs" ]; then
     # timed NAME PREFIX...: adds the user seconds of all testers.
@@ -123,15 +137,18 @@ fi
 
 # as_plain NAME PRECISION VAR=VALUE...: with the library, all testers print what they print in a plain run.
 as_plain() {
-    local name=$1 p=$2 passes
+    local name=$1 p=$2 passes names
     shift 2
     [ -d "plain.$p" ] || testers "plain.$p" "$p" env
     ! grep -H '^status' "plain.$p"/* || fail "$p: plain run"
-    results "plain.$p" >"plain.$p.expected"
-    passes=$(grep -cE 'passed the (threshold|tests)' "plain.$p.expected") || fail "$p: nothing passes in the plain run"
     SECONDS=0
     testers "$name.$p" "$p" preloaded "$dir/reports/$name.$p" "SEMCACHE_DEVICES=$(machine 2)" "$@" --
-    results "$name.$p" >"$name.$p.results"
+    [ -z "$losses" ] || ended "$name.$p"
+    mapfile -t names < <(ls "$name.$p")
+    [ ${#names[@]} -gt 0 ] || fail "$name, $p: all processes ended"
+    results "plain.$p" "${names[@]}" >"plain.$p.expected"
+    passes=$(grep -cE 'passed the (threshold|tests)' "plain.$p.expected") || fail "$p: nothing passes in the plain run"
+    results "$name.$p" "${names[@]}" >"$name.$p.results"
     diff "plain.$p.expected" "$name.$p.results" >"$name.$p.diff" || { head -40 "$name.$p.diff"; fail "$name, $p: other results than plain"; }
     say "lapack $name $p: $passes lines of passes as plain, $SECONDS s"
 }
@@ -151,7 +168,13 @@ for p in $solvers; do
             as_plain "solvers$n.$sim" "$p" "${HARD[@]}" "SEMCACHE_DEVICES=sim:$n" "SEMCACHE_SIM=$sim"
             sum "$dir/reports/solvers$n.$sim.$p" "calls.${p}getrf.offloaded" "calls.${p}potrf.offloaded" "calls.${p}geqrf.offloaded" cache.closes faults
         done
-        [ "$p" = d ] || continue
-        for ((at = 10; at <= 200; at += 10)); do as_plain "lost$n" "$p" "${HARD[@]}" "SEMCACHE_DEVICES=sim:$n" "SEMCACHE_SIM=fail=lost:$at"; done
+    done
+done
+for p in $losses; do
+    for n in 1 3; do
+        for ((at = 10; at <= 200; at += 10)); do
+            rm -rf "lost$n.$p" "reports/lost$n.$p"
+            as_plain "lost$n" "$p" "${HARD[@]}" "SEMCACHE_DEVICES=sim:$n" "SEMCACHE_SIM=fail=lost:$at"
+        done
     done
 done
