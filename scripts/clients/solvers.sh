@@ -1,8 +1,9 @@
 #!/bin/bash
 # LAPACK's solvers on devices in four precisions: getrf, getrs, gesv, getri, potrf, potrs, posv, potri, trtrs, trtri and lauum, of matrices
 # whose factors and inverses are exact, give what they give plainly, bit by bit; the factors of geqrf, orgqr and ormqr give the matrix; gelqf,
-# orglq, ormlq, gels, gelsd, gelss and gelsy give what plain loops give; geqp3 chooses the longest columns, and its factors give the matrix. With 64-bit integers under plain names, too. On several devices, and in less
-# memory than the matrix takes, potrf, posv, getrf and gesv by tiles.
+# orglq, ormlq, gels, gelsd, gelss and gelsy give what plain loops give; geqp3 chooses the longest columns, and its factors give the matrix.
+# With 64-bit integers under plain names, too. On several devices, and in less memory than the matrix takes, potrf, posv, getrf and gesv by
+# tiles.
 #
 # What happens in the middle of a factorization (a handler that jumps or forks, a thread that is cancelled, reads or frees) changes nothing.
 #

@@ -48,7 +48,7 @@ impl Queueing<'_> {
     pub(super) fn identity(&mut self, view: View) -> Result<Use, Refused> {
         let (all, dtype) = (self.zeros(view)?, self.system.dtype);
         let row = diagonal_row(view);
-        let one = with_dtype!(dtype, T => bytes_of(&T::from_value(Value::ONE)).to_vec());
+        let one = elements(dtype, &[Value::ONE]);
         let ones = Own::new(self.cache, one.repeat(row.cols).into());
         let from = vector(&ones, &row, Intent::Read);
         self.own(ones);
@@ -76,20 +76,31 @@ impl Queueing<'_> {
                 access: Intent::Read,
                 ..copy.clone()
             };
-            let kernel = Kernel {
-                m: part.view.bytes() / copy.size,
-                ..Kernel::of(Routine::Asum, self.system.dtype, [Operand::default()])
-            };
-            let of_part = |operands: &[Operand]| Kernel {
-                at: [operands[0], Operand::default(), Operand::default()],
-                out: operands[1].addr + at as u64,
-                ..kernel
-            };
-            let uses = [part, self.answer_operand(answer, Intent::Update)?];
-            self.cache.queue(self.device, &uses, ROOM, &of_part)?;
+            let len = part.view.bytes() / copy.size;
+            self.reduce(Routine::Asum, (part, len), (answer, at))?;
             sums += 1;
         }
         Ok(sums)
+    }
+
+    /// Queues the reduction of a vector to a real number, into the answer of the device at this byte.
+    pub(super) fn reduce(
+        &self,
+        routine: Routine,
+        (of, len): (Use, usize),
+        (answer, at): (usize, usize),
+    ) -> Result<(), Refused> {
+        let kernel = Kernel {
+            m: len,
+            ..Kernel::of(routine, self.system.dtype, [Operand::default()])
+        };
+        let uses = [of, self.answer_operand(answer, Intent::Update)?];
+        self.cache.queue(self.device, &uses, ROOM, &|of| Kernel {
+            at: [of[0], Operand::default(), Operand::default()],
+            out: of[1].addr + at as u64,
+            ..kernel
+        })?;
+        Ok(())
     }
 
     /// Queues a solution with a triangle.
@@ -110,13 +121,7 @@ impl Queueing<'_> {
             k: order,
             ..Kernel::of(Routine::Trsm, system.dtype, [Operand::default(); 2])
         };
-        let solve = |at: &[Operand]| Kernel {
-            at: [at[0], at[1], Operand::default()],
-            ..kernel
-        };
-        self.cache
-            .queue(self.device, &[a.clone(), b.clone()], ROOM, &solve)?;
-        Ok(())
+        self.run(kernel, &[a.clone(), b.clone()])
     }
 
     /// Queues the product of a triangle beside zeros with its conjugate transpose into one triangle of a copy of A: of the inverse of a
@@ -139,16 +144,11 @@ impl Queueing<'_> {
             k: order,
             ..Kernel::of(Routine::Herk, self.system.dtype, [Operand::default(); 2])
         };
-        let square = |at: &[Operand]| Kernel {
-            at: [at[0], at[1], Operand::default()],
-            ..kernel
-        };
         let triangle = Use {
             access: Intent::Read,
             ..triangle.clone()
         };
-        self.cache
-            .queue(self.device, &[triangle, copy.clone()], ROOM, &square)?;
+        self.run(kernel, &[triangle, copy.clone()])?;
         Ok(copy)
     }
 }
@@ -175,8 +175,13 @@ pub(super) fn diagonal_of(of: &Use, order: usize) -> Use {
     }
 }
 
+/// The bytes of these numbers, as elements of this type.
+pub(super) fn elements(dtype: Dtype, all: &[Value]) -> Vec<u8> {
+    with_dtype!(dtype, T => all.iter().flat_map(|x| bytes_of(&T::from_value(*x)).to_vec()).collect())
+}
+
 /// The bytes of a number.
-pub(super) fn bytes_of<T: Scalar>(number: &T) -> &[u8] {
+fn bytes_of<T: Scalar>(number: &T) -> &[u8] {
     // SAFETY: a number has no padding.
     unsafe { core::slice::from_raw_parts(core::ptr::from_ref(number).cast(), size_of::<T>()) }
 }

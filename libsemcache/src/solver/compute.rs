@@ -1,19 +1,16 @@
 //! A system on one device, from its first operation to its results.
 
-use super::blas::{bytes_of, values};
+use super::blas::{elements, values};
 use super::condition::{Apply, one_norm};
 use super::least_squares::is_unscaled;
 use super::queue::{HEAD, Home, OF_SECOND, Queueing, ROOM, Refused, SUMS};
 use super::system::{Condition, System, adjoint, range};
 use crate::base::dense::{DenseKernel, Step};
-use crate::base::{
-    DeviceId, Diag, Dtype, Form, Intent, Op, Rect, Routine, Scalar, Solver, Uplo, Value,
-};
+use crate::base::{DeviceId, Diag, Dtype, Form, Intent, Op, Rect, Routine, Solver, Uplo, Value};
 use crate::cache::task::Use;
 use crate::cache::{Cache, lost};
 use crate::device::api::{Kernel, Operand};
 use crate::sparse::arrays::Own;
-use crate::with_dtype;
 
 /// The diagonal of R is that much larger than numbers whose squares are not normal, and smaller than those whose squares overflow.
 const SQUARES: f64 = 1e4;
@@ -217,9 +214,7 @@ impl Queueing<'_> {
                 (_, _, true) => [lower(Op::None), triangle(Uplo::Upper, Op::None)],
                 (_, _, false) => [triangle(Uplo::Upper, adjoint), lower(adjoint)],
             };
-            let bytes = with_dtype!(dtype, T => {
-                x.iter().flat_map(|x| bytes_of(&T::from_value(*x)).to_vec()).collect::<Vec<u8>>()
-            });
+            let bytes = elements(dtype, &x);
             let whole = Rect::interval(0, bytes.len());
             let own = Own::new(self.cache, bytes.into());
             let vector = own.part(whole, (dtype.size(), 1), Intent::Update);

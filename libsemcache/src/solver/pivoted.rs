@@ -3,18 +3,17 @@
 //! a panel of columns is done. cuSOLVER has no such routine. Kernels of the BLAS compute on the device; the host chooses the columns and makes
 //! the scalars of the reflectors, for which the next diagonal element, the norm below it and a row come home for each column.
 
-use super::blas::{bytes_of, diagonal_of, diagonal_row, values, vector};
+use super::blas::{diagonal_of, diagonal_row, elements, values, vector};
 use super::compute::{Ended, Solution, finite};
 use super::pivoting::{Norms, Reflector, WIDTH, least, reflector};
-use super::queue::{Queueing, ROOM, Refused};
+use super::queue::{Queueing, Refused};
 use super::system::adjoint;
 use super::triangle::block;
-use crate::base::{Dtype, Intent, Op, Rect, Routine, Scalar, Value};
+use crate::base::{Intent, Op, Rect, Routine, Value};
 use crate::cache::task::Use;
 use crate::device::api::{Kernel, Operand};
 use crate::hints::view::View;
 use crate::sparse::arrays::Own;
-use crate::with_dtype;
 
 /// Where the norm is in an answer; the diagonal element is at its beginning.
 const NORM: usize = 16;
@@ -163,39 +162,15 @@ impl Queueing<'_> {
         for (i, col) in columns.iter().enumerate() {
             let at = i * self.system.dtype.real().size();
             let column = column(&of.a, (done, *col), rows, Intent::Read);
-            self.norm(column, rows, (of.norms, at))?;
+            self.reduce(Routine::Nrm2, (column, rows), (of.norms, at))?;
         }
         Ok(self.reals(self.answer(of.norms)?, columns.len()))
-    }
-
-    /// Queues the norm of a vector, into an answer.
-    fn norm(&self, of: Use, len: usize, (answer, at): (usize, usize)) -> Result<(), Refused> {
-        let kernel = Kernel {
-            m: len,
-            ..Kernel::of(Routine::Nrm2, self.system.dtype, [Operand::default()])
-        };
-        let uses = [of, self.answer_operand(answer, Intent::Update)?];
-        self.cache.queue(self.device, &uses, ROOM, &|of| Kernel {
-            at: [of[0], Operand::default(), Operand::default()],
-            out: of[1].addr + at as u64,
-            ..kernel
-        })?;
-        Ok(())
     }
 
     /// The first real numbers of an answer.
     fn reals(&self, answer: &[u8], count: usize) -> Vec<f64> {
         let all = values(self.system.dtype.real(), answer);
         all.take(count).map(|value| value.re).collect()
-    }
-
-    /// Queues a kernel of these operands.
-    fn run(&self, kernel: Kernel, uses: &[Use]) -> Result<(), Refused> {
-        self.cache.queue(self.device, uses, ROOM, &|at| Kernel {
-            at: core::array::from_fn(|i| at.get(i).copied().unwrap_or_default()),
-            ..kernel
-        })?;
-        Ok(())
     }
 
     fn kernel(&self, routine: Routine, (m, n, k): (usize, usize, usize)) -> Kernel {
@@ -242,7 +217,7 @@ impl Queueing<'_> {
         }
         if rows > 1 {
             let below = column(&of.a, (done + 1, done), rows - 1, Intent::Read);
-            self.norm(below, rows - 1, (of.head, NORM))?;
+            self.reduce(Routine::Nrm2, (below, rows - 1), (of.head, NORM))?;
         }
         let element = self.system.a.element;
         let head = self.answer_operand(of.head, Intent::Overwrite)?;
@@ -379,9 +354,4 @@ fn interval(of: &Use, element: usize, count: usize) -> Use {
         step: 1,
         ..of.clone()
     }
-}
-
-/// The bytes of these numbers.
-fn elements(dtype: Dtype, all: &[Value]) -> Vec<u8> {
-    with_dtype!(dtype, T => all.iter().flat_map(|x| bytes_of(&T::from_value(*x)).to_vec()).collect())
 }

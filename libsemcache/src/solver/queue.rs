@@ -229,6 +229,15 @@ impl Queueing<'_> {
         })
     }
 
+    /// Queues a kernel of these operands.
+    pub(super) fn run(&self, kernel: Kernel, uses: &[Use]) -> Result<(), Refused> {
+        self.cache.queue(self.device, uses, ROOM, &|at| Kernel {
+            at: core::array::from_fn(|i| at.get(i).copied().unwrap_or_default()),
+            ..kernel
+        })?;
+        Ok(())
+    }
+
     /// Queues the copy of a matrix within the device.
     pub(super) fn queue_copy(&self, view: View, uses: &[Use; 2]) -> Result<(), CacheError> {
         // The parts of complex numbers are copied as real numbers: a complex product of (1, 0) and an infinite number has NaN in it, and

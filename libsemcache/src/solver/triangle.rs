@@ -5,7 +5,7 @@
 //! zeros and ones, which are exact.
 
 use super::blas::{diagonal_of, diagonal_row};
-use super::queue::{Queueing, ROOM, Refused};
+use super::queue::{Queueing, Refused};
 use crate::base::{Diag, Form, Intent, Rect, Routine, Uplo};
 use crate::cache::task::Use;
 use crate::device::api::{Kernel, Operand};
@@ -92,11 +92,7 @@ impl Queueing<'_> {
             k: order,
             ..Kernel::of(routine, self.system.dtype, [Operand::default(); 3])
         };
-        self.cache.queue(self.device, uses, ROOM, &|at| Kernel {
-            at: core::array::from_fn(|i| at.get(i).copied().unwrap_or_default()),
-            ..kernel
-        })?;
-        Ok(())
+        self.run(kernel, uses)
     }
 }
 

@@ -164,10 +164,11 @@ pub fn host_s(system: &System, flops_per_s: f64) -> f64 {
     }
     let rate = host_rate(order, flops_per_s);
     let size = (system.a.rows, system.a.cols);
-    let solved = (flops(system) - qr(system).flops()) / rate;
     match system.solver {
         Solver::Geqp3 => pivoted_s(system, size, rate),
-        Solver::Gelsy => pivoted_s(system, size, rate) + solved,
+        Solver::Gelsy => {
+            pivoted_s(system, size, rate) + (flops(system) - qr(system).flops()) / rate
+        }
         _ => flops(system) / rate + left_s(system, rate),
     }
 }
