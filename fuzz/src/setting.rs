@@ -4,7 +4,7 @@ use testkit::Rng;
 
 /// The gates that programs run under. A gate that a build does not have is replaced by another with a message, and is
 /// tested all the same.
-pub const GATES: &[&str] = &["mprotect", "wp-async", "eager", "auto"];
+pub const GATES: &[&str] = &["mprotect", "wp-async", "eager", "auto", "mixed"];
 /// Device memory: for three tiles of 32 x 32 complex numbers, for some more, so small that replicas are evicted all the time,
 /// now and then, never.
 pub const MEMORIES: &[&str] = &["48KiB", "128KiB", "512KiB", "8MiB", "1GiB"];

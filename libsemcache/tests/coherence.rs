@@ -494,7 +494,7 @@ fn configurations(seeds: u64) -> Vec<Case> {
                 let mode = mode.replace("seed", &format!("seed={seed}"));
                 for (panel, gate) in [
                     ("4KiB", "auto"),
-                    ("16KiB", "auto"),
+                    ("16KiB", "mixed"),
                     ("4KiB", "eager"),
                     ("16KiB", "wp-async"),
                 ] {

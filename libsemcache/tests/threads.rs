@@ -536,7 +536,7 @@ fn configurations() -> Vec<Case> {
         for (devices, memory) in &machines {
             for &mode in modes(&["", "late", "late,poison", "poison,seed"]) {
                 let mode = mode.replace("seed", &format!("seed={seed}"));
-                for (panel, gate) in [("4KiB", "auto"), ("16KiB", "auto"), ("4KiB", "eager")] {
+                for (panel, gate) in [("4KiB", "auto"), ("16KiB", "mixed"), ("4KiB", "eager")] {
                     let name = format!(
                         "seed {seed} {devices} memory {memory} mode '{mode}' panel {panel} gate {gate} threads {threads}"
                     );

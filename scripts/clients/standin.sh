@@ -32,7 +32,7 @@ for setting in "${settings[@]}"; do
 done
 say "the device contract: as on simulated devices"
 
-for client in fixed arguments memory vanishing declined children kernel_code while_loading; do
+for client in fixed arguments memory vanishing declined exchanged children kernel_code while_loading; do
     gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$ROOT/tests/edge/$client.c" -lblas -lpthread -lm &
 done
 gcc -std=c99 -D_GNU_SOURCE -O1 -g -Wall -Wextra -rdynamic -I"$ROOT/include" -o "$dir/csr" "$ROOT/tests/library/csr.c" \
@@ -88,6 +88,23 @@ for setting in "${settings[@]}"; do
 done
 sum reports/declined offloaded host host_timed
 say "declined: as plain"
+
+# What page protection costs makes a block write-through, by rates that say that the host would take far longer than copies at each call.
+mkdir -p reports/exchanged
+cat >slow_host.toml <<'END'
+version = 1
+device.h2d.bytes_per_s = 5e10
+device.d2h.bytes_per_s = 5e10
+host.gemm_flops = [1e7, 1e7, 1e7, 1e7]
+END
+./exchanged 900 8 700 >exchanged.plain
+for setting in "${settings[@]}"; do
+    run "SEMCACHE_STANDIN=$setting" SEMCACHE_OFFLOAD=auto "SEMCACHE_REPORT=$dir/reports/exchanged/%p.json" SEMCACHE_RATES="$dir/slow_host.toml" \
+        SEMCACHE_WITHOUT=corrections,host-times,ab-probes,kernel-loads -- ./exchanged 900 8 700
+    [ $status = 0 ] && cmp exchanged.plain run.out || { cat run.stderr; fail "exchanged under '$setting': status $status"; }
+done
+sum reports/exchanged offloaded cache.closes faults.write gate.write_through
+say "exchanged: as plain"
 
 # Code of kernels takes 30 ms to load: calls for which devices are predicted to be faster stay on the host meanwhile. A thousand calls of
 # each kind last until the device is up and the code is loaded, also beside another suite.

@@ -65,10 +65,10 @@ variables! {
     SCHEDULER = "SEMCACHE_SCHEDULER", "planned, static, blasx, xkaapi", "planned",
         "Which device computes which tasks of a level-3 call: those of the plan, or, to compare with, what other libraries do \
          (docs/virtual-time.md).";
-    GATE = "SEMCACHE_GATE", "auto, mprotect, wp-async, eager", "auto",
+    GATE = "SEMCACHE_GATE", "auto, mprotect, wp-async, eager, mixed", "auto",
         "How accesses of the CPU are detected: by page protection (mprotect), also by write tracking of the kernel \
          (wp-async), or not at all (eager): each call writes its results back and uploads its inputs anew, or compares \
-         them with what was uploaded.";
+         them with what was uploaded. mixed, for tests: as auto, but each block is as with eager in every other eight calls.";
     PANEL = "SEMCACHE_PANEL", "bytes, a multiple of the page", "2MiB",
         "Unit of page protection and write-back. With 4KiB small operands are protected, too.";
     OWN = "SEMCACHE_OWN", "bytes", "1MiB",

@@ -18,6 +18,7 @@ pub mod checks;
 mod decided;
 pub mod deliver;
 pub mod finish;
+mod gathered;
 mod host_part;
 mod issue;
 mod kernel_loads;

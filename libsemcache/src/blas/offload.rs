@@ -4,214 +4,39 @@
 //! The products of a batch get one decision together, as one product that has the work of all. A single call is a batch
 //! of one.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
-
 use log::Level::Debug;
 use log::log_enabled;
 
 use super::ab_probe::probed;
 use super::asked::Asked;
-use super::call_key;
 use super::checks::Item;
 use super::decided::{record, tell};
 use super::finish::HostHas;
+use super::gathered::{Gathered, WriteThrough};
 use super::host_part;
-use super::offload_policy::{Policy, state};
+use super::offload_policy::Policy;
 use super::owners;
 use super::plain::{self, Plain};
-use super::sample::sample;
 use super::section;
 use super::spread::Spread;
 use super::tiling::Planned;
 use crate::base::counters::WhyHost;
 use crate::base::distribution::Distributed;
-use crate::base::{AllocId, DeviceId, DeviceSet, Dtype, Interval, TileSize, Work};
+use crate::base::{DeviceSet, Dtype, TileSize, Work};
 use crate::cache::Cache;
-use crate::cache::call::{Before, Found, Survey};
-use crate::cache::hot::OPERANDS;
 use crate::cache::orders::Layout;
 use crate::model::decide::{self, Decision, Mode, OperandState, Planner, Question, Reason};
 use crate::model::exec;
-use crate::plan::Access;
 use crate::policy::ab_probe::Where;
 use crate::policy::amortisation::Use;
-use crate::policy::block_use::Expected;
 use crate::trace;
 
 /// Seconds that a batch on devices costs the calling thread for each product after the first: to look up its operands,
 /// plan and launch. (If the host runs the batch, only the look-up has been done: `call_sites::LOOK_S`.)
 const EACH_S: f64 = 8e-6;
 
-/// The operands of all calls at one position (A, B or C), added up.
-#[derive(Debug, Default)]
-struct Sum {
-    bytes: usize,
-    resident: usize,
-    stale: usize,
-    unpinned: usize,
-    on: Vec<usize>,
-    /// Whether any call reads its operand.
-    read: bool,
-    /// For each operand, its bytes times the share of them that the CPU reads back; added up.
-    read_back: f64,
-    /// The highest probability that the CPU reads any byte of one of these results.
-    looked: f64,
-    /// For how many calls in a row the same call, and no other, has used a block; the minimum over the blocks.
-    alone: Option<u32>,
-    /// How many earlier calls used a block since the CPU last wrote to it; the minimum over the blocks.
-    seen: Option<u32>,
-    /// How many earlier calls used a block; the minimum over the blocks.
-    calls: Option<u32>,
-    /// Uploads of a block have not paid yet, or were lost.
-    owes: bool,
-}
-
-/// The bytes of a block that the calls use.
-#[derive(Debug)]
-struct Reach {
-    /// At each operand position, from the first to the last byte.
-    spans: [Interval; OPERANDS],
-    /// The sum of the panels of all operands, counted as in [`Cache::expect`].
-    panels: usize,
-    /// Whether any call writes an operand in the block.
-    written: bool,
-}
-
-/// What is known of the operands of all calls before a decision.
-#[derive(Debug, Default)]
-struct Gathered {
-    sums: [Sum; OPERANDS],
-    reaches: BTreeMap<AllocId, Reach>,
-    before: Before,
-}
-
-impl Gathered {
-    fn of(cache: &Cache, policy: &Policy, items: &mut [Item]) -> Result<Gathered, WhyHost> {
-        let mut all = Gathered::default();
-        // A matrix that is an input of several products counts once.
-        let mut counted = BTreeSet::new();
-        let (auto, single) = (policy.mode == Mode::Auto, items.len() == 1);
-        let user = user(items);
-        for item in items {
-            let of_each = |is: &dyn Fn(usize) -> bool| {
-                core::array::from_fn(|i| i < item.places.len() && is(i))
-            };
-            let survey = Survey {
-                places: &item.places,
-                blocks: &item.blocks,
-                user,
-                inputs: of_each(&|i| auto && item.problem.access(i) == Access::Read),
-                fetched: of_each(&|i| item.problem.fetches(i)),
-                sample,
-            };
-            let found = cache.survey(&survey, &mut all.before);
-            let found = found.map_err(|_| WhyHost::Refused)?;
-            for (i, found) in found.iter().enumerate() {
-                item.known[i] = found.known;
-                if single || counted.insert(item.places[i]) {
-                    all.add(cache, item, i, found);
-                }
-            }
-        }
-        Ok(all)
-    }
-
-    /// Adds the operand with index `i` of a call.
-    fn add(&mut self, cache: &Cache, item: &Item, i: usize, found: &Found) {
-        let residency = &found.residency;
-        let expected = item.blocks[i].and_then(|b| self.before.get(&b.id));
-        let expected = expected.map_or(&Expected::TRANSIENT, |expected| expected);
-        let place = &item.places[i];
-        let bytes = place.bytes();
-        let sum = &mut self.sums[i];
-        sum.bytes += bytes;
-        sum.resident += residency.union.min(bytes);
-        sum.stale += residency.stale;
-        sum.read |= item.problem.fetches(i);
-        add_each(&mut sum.on, &residency.resident);
-        sum.read_back += bytes as f64 * expected.read_back;
-        sum.looked = sum.looked.max(expected.looked);
-        if let Some(b) = &item.blocks[i] {
-            let rect = place.counted_from(b.start);
-            let reach = self.reaches.entry(b.id).or_insert_with(|| {
-                sum.unpinned += cache.unpinned(b, place.start, place.end() - place.start);
-                Reach {
-                    spans: [Interval::default(); OPERANDS],
-                    panels: 0,
-                    written: false,
-                }
-            });
-            reach.add(i, rect.span());
-            reach.panels += cache.panels(&rect);
-            reach.written |= item.problem.access(i) != Access::Read;
-        }
-        sum.alone = least(sum.alone, expected.alone);
-        sum.seen = least(sum.seen, found.seen);
-        sum.calls = least(sum.calls, expected.calls);
-        sum.owes |= found.owes;
-    }
-
-    /// The device that has most bytes of the operands, the fastest one if none has any. Levels 1 and 2 mostly run on one
-    /// device, and bytes that are on other devices must be copied to it.
-    fn prefer(&self, usable: &DeviceSet) -> DeviceId {
-        let on = |d: DeviceId| -> usize {
-            let each = self.sums.iter().filter_map(|s| s.on.get(d.index()));
-            each.sum()
-        };
-        // Of several that have the same number of bytes the last one is returned.
-        let all = (0..usable.len()).rev().map(|at| usable.id(at));
-        all.max_by_key(|&d| on(d)).unwrap_or(DeviceId(0))
-    }
-
-    /// For each operand the bytes that are on devices, but not on the one that has most of them.
-    fn apart(&self) -> [usize; OPERANDS] {
-        let of = |sum: &Sum| {
-            let most = sum.on.iter().max().copied().unwrap_or(0);
-            sum.resident.saturating_sub(most)
-        };
-        self.sums.each_ref().map(of)
-    }
-
-    /// The prediction error, in seconds, that earlier uses of these blocks lead to expect.
-    fn beyond_s(&self) -> f64 {
-        let now = Instant::now();
-        let of = |(id, r): (&AllocId, &Reach)| {
-            let before = self.before.get(id);
-            before.map_or(0.0, |h| h.beyond_s(r.panels, r.written, now))
-        };
-        self.reaches.iter().map(of).sum()
-    }
-}
-
-/// The calls as a user of blocks: by the first call, the last one and their number.
-fn user(items: &[Item]) -> u64 {
-    let ends = [items.first(), items.last()].into_iter().flatten();
-    let users = ends.map(|item| call_key::user(&item.call));
-    users.fold(items.len() as u64, |all, user| all.rotate_left(1) ^ user)
-}
-
-impl Reach {
-    fn add(&mut self, position: usize, span: Interval) {
-        let all = &mut self.spans[position];
-        *all = if all.is_empty() {
-            span
-        } else {
-            all.around(span)
-        };
-    }
-}
-
-fn add_each(sums: &mut Vec<usize>, more: &[usize]) {
-    sums.resize(sums.len().max(more.len()), 0);
-    for (sum, n) in sums.iter_mut().zip(more) {
-        *sum += n;
-    }
-}
-
-fn least(one: Option<u32>, other: u32) -> Option<u32> {
-    Some(one.map_or(other, |one| one.min(other)))
-}
+/// Blocks become write-through if a call is predicted to take less than this share of its time then.
+const SOONER: f64 = 0.9;
 
 /// A group of calls that the host BLAS runs.
 #[derive(Clone, Copy, Debug)]
@@ -256,27 +81,7 @@ pub(super) fn decide(
         [item] => owners::of_call(cache, item, &gathered.apart(), rates.of(prefer)),
         _ => Vec::new(),
     };
-    let operands = first.problem.operands.len();
-    let states: Vec<OperandState<'_>> = gathered.sums[..operands]
-        .iter()
-        .enumerate()
-        .map(|(i, s)| OperandState {
-            resident: s.resident,
-            // Each device computes with what it holds.
-            on: if owners.is_empty() { &s.on } else { &[] },
-            unpinned: s.unpinned,
-            stale: s.stale,
-            read: s.read,
-            read_back: s.read_back / s.bytes.max(1) as f64,
-            looked: s.looked,
-            // The model adds up this value of all operands, so only the first one carries it.
-            beyond_s: if i == 0 { beyond_s } else { 0.0 },
-            alone: s.alone.unwrap_or(0),
-            seen: s.seen.unwrap_or(0),
-            calls: s.calls.unwrap_or(0),
-            ..state(&first.problem, i, s.bytes)
-        })
-        .collect();
+    let states = gathered.states(&first.problem, !owners.is_empty(), beyond_s);
     let planned = match &*items {
         [item] => Some(Planned::new(policy, &rates, &item.problem, &usable)),
         _ => None,
@@ -301,6 +106,19 @@ pub(super) fn decide(
         more_s: (items.len() - 1) as f64 * (EACH_S + rates.of(prefer).launch_s),
     };
     let predicted = asked.answer(policy.mode);
+    let through = match &*items {
+        [item] if owners.is_empty() && policy.writes_through() && !section::is_open() => {
+            by_errors(&asked, &predicted, beyond_s)
+                .then(|| gathered.write_through(item, rates.of(prefer)))
+                .flatten()
+        }
+        _ => None,
+    };
+    let through = through.as_ref();
+    let sooner = through.and_then(|through| sooner(&asked, &predicted, through));
+    let through = through.filter(|_| sooner.is_some());
+    let (asked, predicted) = sooner.unwrap_or((asked, predicted));
+    let beyond_s = through.map_or(beyond_s, |through| through.beyond_s);
     let decision = probed(policy, key, predicted, &asked);
     let single = host.door && items.len() == 1;
     let timed = single && is_timed(policy, &asked, &decision);
@@ -350,8 +168,11 @@ pub(super) fn decide(
             predicted_s,
             host_s,
         } => {
+            if let Some(through) = through {
+                cache.write_through(&through.blocks);
+            }
             let amortises = policy.mode == Mode::Auto && predicted_s >= host_s;
-            goes_to_devices(cache, &gathered, &states, amortises);
+            goes_to_devices(cache, &gathered, asked.question.operands, amortises);
             policy.left_to_devices(key);
             let chosen = match &*items {
                 // The calling thread does not compute where the program wants to go on, or wants devices to compute.
@@ -390,6 +211,41 @@ pub(super) fn decide(
             Err(Declined { why, timed })
         }
     }
+}
+
+/// Seconds of a call where the decision leaves it; `None` if it was not predicted.
+fn decided_s(asked: &Asked<'_>, decision: &Decision) -> Option<f64> {
+    match decision {
+        Decision::Offload { predicted_s, .. } => Some(*predicted_s),
+        Decision::Host(Reason::PredictedSlower) => Some(asked.on_host()),
+        Decision::Host(_) => None,
+    }
+}
+
+/// Whether a call would take much less time if its use of devices took no longer than predicted.
+fn by_errors(asked: &Asked<'_>, decision: &Decision, beyond_s: f64) -> bool {
+    let decided_s = decided_s(asked, decision);
+    decided_s.is_some_and(|decided_s| beyond_s > (1.0 - SOONER) * decided_s)
+}
+
+/// The decision for a call on devices with blocks write-through, if that takes much less time than what was decided.
+fn sooner<'a>(
+    asked: &Asked<'a>,
+    decision: &Decision,
+    through: &'a WriteThrough<'a>,
+) -> Option<(Asked<'a>, Decision)> {
+    let instead = Asked {
+        question: Question {
+            operands: &through.states,
+            ..asked.question
+        },
+        ..*asked
+    };
+    let answer = instead.answer(Mode::Auto);
+    let Decision::Offload { predicted_s, .. } = answer else {
+        return None;
+    };
+    (predicted_s < SOONER * decided_s(asked, decision)?).then_some((instead, answer))
 }
 
 /// The distribution of a call's output, if the program gave it one.

@@ -236,6 +236,13 @@ impl Policy {
         self.real && self.without.uses(Heuristic::PredictionError)
     }
 
+    /// Blocks may become write-through where earlier uses took longer than predicted.
+    pub(super) fn writes_through(&self) -> bool {
+        self.mode == Mode::Auto
+            && self.expects_errors()
+            && self.without.uses(Heuristic::WriteThrough)
+    }
+
     /// How many calls of this kind may follow one that was not timed ([`HostTimes::untimed`]).
     pub(super) fn untimed(&self, work: &Work) -> Option<u64> {
         let times = self.times_hosts().then(|| self.learned());

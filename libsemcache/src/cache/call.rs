@@ -158,6 +158,9 @@ impl Cache {
     ) -> Vec<Option<Outlook>> {
         let mut guard = self.lock();
         let state = &mut *guard;
+        if self.mixed {
+            self.take_turns(state, number, operands);
+        }
         let mut found: Vec<(AllocId, Rect, Option<Push>)> = Vec::with_capacity(4);
         let mut mapped = None;
         for (i, operand) in operands.iter().enumerate() {

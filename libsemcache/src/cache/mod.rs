@@ -215,6 +215,8 @@ pub struct Cache {
     write_through: AtomicBool,
     /// Whether the program ever gave a matrix a distribution.
     distributes: AtomicBool,
+    /// Blocks become write-through and are protected again by turns, as no prediction makes them on simulated devices.
+    mixed: bool,
 }
 
 /// Number of allocations that may have a protected panel: the one word that the fast paths read (the shim's stubs by
@@ -272,7 +274,15 @@ impl Cache {
             distributes: AtomicBool::new(false),
             scanner: scans::Scanner::default(),
             lost: AtomicBool::new(false),
+            mixed: false,
         }
+    }
+
+    /// The same cache, whose blocks become write-through and are protected again every few calls (`SEMCACHE_GATE=mixed`).
+    #[must_use]
+    pub fn with_turns(mut self, mixed: bool) -> Self {
+        self.mixed = mixed;
+        self
     }
 
     /// The same cache, of which some heuristics are left out.

@@ -4,12 +4,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use log::debug;
+
 use super::ahead::ReadAhead;
+use super::task::Use as Operand;
 use super::{Cache, State, TRANSIENT_BASE};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, Interval, Rect};
 use crate::directory::Event;
 use crate::policy::amortisation::Use;
+use crate::policy::inputs::WriteThrough;
 use crate::policy::results::Push;
 
 /// Bytes per copy of a write-back: panels whose copy is complete can be made accessible while later copies are in
@@ -21,7 +25,11 @@ pub(crate) const PIECE: usize = 32 << 20;
 const RESEND_MAX: usize = 2 << 20;
 
 /// Number of device calls for which a small block that the CPU always rewrites stays unprotected (write-through).
+/// The same for a block of any size whose page protection costs more than copying it at each call.
 const WRITE_THROUGH_CALLS: u64 = 64;
+
+/// Number of calls after which blocks become write-through and are protected again (`SEMCACHE_GATE=mixed`).
+const TURN: u64 = 8;
 
 impl Cache {
     /// Takes a new number for a call, by which the uses of blocks tell calls apart.
@@ -32,6 +40,9 @@ impl Cache {
     /// Before a call uses this operand on devices: allows the operand's pages to be protected, and write-tracks the
     /// pages that it shares with other data. After a failure its pages stay accessible, which is right, only slower.
     pub(super) fn enclose(&self, state: &mut State, id: AllocId, rect: &Rect) {
+        if state.writes_through(id) {
+            return;
+        }
         let State { entries, pools, .. } = state;
         if let Some(e) = entries.get_mut(&id) {
             let event = Event::Enclose { rect: *rect };
@@ -57,6 +68,10 @@ impl Cache {
             e.dir.tracked().is_empty()
         });
         if id.0 >= TRANSIENT_BASE {
+            return Push::Streamed;
+        }
+        if state.writes_through(id) {
+            state.note_device(call, id, self.panels(rect), true);
             return Push::Streamed;
         }
         self.end_write_through(state, id);
@@ -132,16 +147,39 @@ impl Cache {
         if self.choose_scans(state, id) {
             return;
         }
-        match state.uses.write_through_until(id) {
-            Some(until) if state.calls >= until => self.end_write_through(state, id),
+        match state.uses.write_through(id) {
+            Some(how) if state.calls >= how.until => self.end_write_through(state, id),
             Some(_) => {}
-            None if state.uses.rewritten(id) => self.begin_write_through(state, id),
+            None if state.uses.rewritten(id) && state.block_len(id) <= RESEND_MAX => {
+                self.begin_write_through(state, id, WRITE_THROUGH_CALLS, false);
+            }
             None => {}
         }
     }
 
-    fn begin_write_through(&self, state: &mut State, id: AllocId) {
-        let until = state.calls + WRITE_THROUGH_CALLS;
+    /// Blocks become write-through, results of devices included.
+    pub fn write_through(&self, blocks: &[AllocId]) {
+        let mut state = self.lock();
+        for id in blocks {
+            self.begin_write_through(&mut state, *id, WRITE_THROUGH_CALLS, true);
+        }
+    }
+
+    /// The blocks of a call become write-through for [`TURN`] calls on devices if its number says so (`SEMCACHE_GATE=mixed`).
+    pub(super) fn take_turns(&self, state: &mut State, number: u64, operands: &[Operand]) {
+        if (number / TURN).is_multiple_of(2) {
+            return;
+        }
+        for Operand { id, .. } in operands {
+            if state.uses.write_through(*id).is_none() {
+                self.begin_write_through(state, *id, TURN, true);
+            }
+        }
+    }
+
+    /// A block becomes write-through for a number of calls on devices.
+    fn begin_write_through(&self, state: &mut State, id: AllocId, calls: u64, results: bool) {
+        let until = state.calls + calls;
         let State {
             entries,
             pools,
@@ -151,7 +189,7 @@ impl Cache {
         let Some(e) = entries.get_mut(&id) else {
             return;
         };
-        if e.block.len > RESEND_MAX || e.dir.tracked().is_empty() {
+        if e.dir.tracked().is_empty() || uses.get(id).is_none() {
             return;
         }
         let event = Event::WriteThrough {
@@ -160,7 +198,9 @@ impl Cache {
         };
         // After a failure the block stays protected, which is right, only slower.
         if self.step(e, pools, &event, None).is_ok() {
-            uses.begin_write_through(id, until);
+            debug!("{:#x} is write-through", e.host.base);
+            COUNTERS.gate.write_through.add(1);
+            uses.begin_write_through(id, WriteThrough { until, results });
         }
     }
 
@@ -171,7 +211,7 @@ impl Cache {
             uses,
             ..
         } = state;
-        if uses.write_through_until(id).is_none() {
+        if uses.write_through(id).is_none() {
             return;
         }
         // After a failure the block stays unprotected, which is right, only slower.
@@ -227,6 +267,16 @@ impl State {
     pub(crate) fn note_repeat(&mut self, id: AllocId, written: bool, read: bool) {
         self.make_room_for_uses();
         self.uses.note_replay(id, written, read);
+    }
+
+    /// Whether calls write their results in a block back before they return.
+    fn writes_through(&self, id: AllocId) -> bool {
+        let how = self.uses.write_through(id);
+        how.is_some_and(|how| how.results && self.calls < how.until)
+    }
+
+    fn block_len(&self, id: AllocId) -> usize {
+        self.entries.get(&id).map_or(0, |e| e.block.len)
     }
 
     /// Notes that the CPU touched a block.

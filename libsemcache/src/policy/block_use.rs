@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::amortisation::Ledger;
-use super::inputs::Inputs;
+use super::inputs::{Inputs, WriteThrough};
 use super::prediction_error::{Kind, PredictionError};
 use super::results::{Push, Results};
 use crate::base::Rect;
@@ -39,6 +39,8 @@ pub struct Expected {
     pub read_back: f64,
     /// How likely the CPU accesses any part of the next result before a device writes another result.
     pub looked: f64,
+    /// The block is write-through for results of devices, too.
+    pub writes_through: bool,
     rewritten: bool,
     prediction_error: PredictionError,
 }
@@ -51,6 +53,7 @@ impl Expected {
         alone: 0,
         read_back: 1.0,
         looked: 1.0,
+        writes_through: false,
         rewritten: true,
         prediction_error: PredictionError::NONE,
     };
@@ -58,8 +61,17 @@ impl Expected {
     /// The seconds that a use of `panels` panels by a device is expected to take beyond the prediction.
     #[must_use]
     pub fn beyond_s(&self, panels: usize, output: bool, now: Instant) -> f64 {
-        let rewritten = self.rewritten;
-        let kind = Kind { output, rewritten };
+        let kind = match self.writes_through {
+            true => Kind::through(output),
+            false => Kind::protected(output, self.rewritten),
+        };
+        self.prediction_error.expected_s(panels, kind, now)
+    }
+
+    /// As [`Expected::beyond_s`], if the block were write-through.
+    #[must_use]
+    pub fn beyond_through_s(&self, panels: usize, output: bool, now: Instant) -> f64 {
+        let kind = Kind::through(output);
         self.prediction_error.expected_s(panels, kind, now)
     }
 }
@@ -93,12 +105,16 @@ impl BlockUse {
     /// What is expected of the next call.
     #[must_use]
     pub fn expected(&self) -> Expected {
+        let writes_through = self.writes_through();
+        let results = (self.results.read_back(), self.results.looked());
+        let (read_back, looked) = if writes_through { (1.0, 0.0) } else { results };
         Expected {
             seen: self.inputs.seen(),
             calls: self.calls,
             alone: self.alone,
-            read_back: self.results.read_back(),
-            looked: self.results.looked(),
+            read_back,
+            looked,
+            writes_through,
             rewritten: self.inputs.is_rewritten().unwrap_or(self.rewritten),
             prediction_error: self.prediction_error,
         }
@@ -135,9 +151,27 @@ impl BlockUse {
         if !output {
             self.results.read_by_device();
         }
-        let rewritten = self.rewritten;
-        let kind = Kind { output, rewritten };
+        let kind = match self.writes_through() {
+            true => Kind::through(output),
+            false => Kind::protected(output, self.rewritten),
+        };
         self.prediction_error.used(call, panels, kind, now)
+    }
+
+    fn writes_through(&self) -> bool {
+        self.inputs.write_through().is_some_and(|how| how.results)
+    }
+
+    /// The block becomes write-through.
+    pub(super) fn begin_write_through(&mut self, how: WriteThrough) {
+        self.inputs.begin_write_through(how);
+        self.prediction_error.unknown();
+    }
+
+    /// The block's write-through time ends.
+    pub(super) fn end_write_through(&mut self) {
+        self.inputs.end_write_through();
+        self.prediction_error.unknown();
     }
 
     /// The uploads of the block that later calls are to amortise.
@@ -312,5 +346,37 @@ mod tests {
         }
         let count = on_devices.iter().filter(|goes| **goes).count();
         assert_eq!(count, 4, "{on_devices:?}");
+    }
+
+    #[test]
+    fn a_write_through_block_has_an_error_of_its_own() {
+        let (mut h, now) = (BlockUse::default(), Instant::now());
+        for call in 0..6 {
+            h.used();
+            h.on_devices(call, 1, true, now);
+            h.prediction_error().fault(1e-3);
+        }
+        let expected = h.expected();
+        assert!(expected.beyond_s(1, true, now) > 0.9e-3);
+        assert!(expected.beyond_through_s(1, true, now) == 0.0 && !expected.writes_through);
+        h.begin_write_through(WriteThrough {
+            until: 64,
+            results: true,
+        });
+        // Calls write all of their results back; nothing of that is an error, and what the CPU does meanwhile is not seen.
+        let expected = h.expected();
+        assert!(expected.writes_through && expected.beyond_s(1, true, now) == 0.0);
+        assert_eq!((expected.read_back, expected.seen), (1.0, 0));
+        for call in 6..40 {
+            h.used();
+            h.on_devices(call, 1, true, now);
+            h.prediction_error().took(call, 2e-3);
+        }
+        assert!(h.expected().beyond_s(1, true, now) > 1.9e-3);
+        h.end_write_through();
+        let expected = h.expected();
+        let protected = expected.beyond_s(1, true, now);
+        assert!((0.9e-3..1.1e-3).contains(&protected));
+        assert!(expected.beyond_through_s(1, true, now) > 1.9e-3);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::alike::Alike;
 use super::block_use::{BlockUse, Expected};
+use super::inputs::WriteThrough;
 use super::results::Push;
 use crate::base::heuristics::{Heuristic, Without};
 use crate::base::{AllocId, Interval, Rect};
@@ -52,7 +53,7 @@ impl BlockUses {
     pub fn make_room(&mut self, exists: impl Fn(AllocId) -> bool) {
         if self.uses.len() >= BLOCKS_MAX {
             self.uses
-                .retain(|&id, h| h.inputs().write_through_until().is_some() && exists(id));
+                .retain(|&id, h| h.inputs().write_through().is_some() && exists(id));
         }
     }
 
@@ -209,31 +210,30 @@ impl BlockUses {
         self.without.uses(Heuristic::WriteThrough) && h.is_some_and(|h| h.inputs().rewritten())
     }
 
-    /// The count of device calls at which a block's write-through time ends; `None` if it is not write-through.
+    /// Until when a block is write-through, if it is.
     #[must_use]
-    pub fn write_through_until(&self, id: AllocId) -> Option<u64> {
-        self.get(id)?.inputs().write_through_until()
+    pub fn write_through(&self, id: AllocId) -> Option<WriteThrough> {
+        self.get(id)?.inputs().write_through()
     }
 
-    /// A block is write-through until devices have run `until` calls.
-    pub fn begin_write_through(&mut self, id: AllocId, until: u64) {
+    /// A block becomes write-through.
+    pub fn begin_write_through(&mut self, id: AllocId, how: WriteThrough) {
         if let Some(h) = self.uses.get_mut(&id) {
-            h.inputs_mut().begin_write_through(until);
+            h.begin_write_through(how);
         }
     }
 
     /// A block's write-through time ends: writes of the CPU are trapped again.
     pub fn end_write_through(&mut self, id: AllocId) {
         if let Some(h) = self.uses.get_mut(&id) {
-            h.inputs_mut().end_write_through();
+            h.end_write_through();
         }
     }
 
     /// Whether a block is to be write-tracked, as the CPU wrote a small part of it between uses.
     #[must_use]
     pub fn patched(&self, id: AllocId) -> bool {
-        let patched =
-            |h: &BlockUse| h.inputs().patched() && h.inputs().write_through_until().is_none();
+        let patched = |h: &BlockUse| h.inputs().patched() && h.inputs().write_through().is_none();
         self.without.uses(Heuristic::WriteTracking) && self.get(id).is_some_and(patched)
     }
 

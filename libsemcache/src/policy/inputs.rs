@@ -25,6 +25,15 @@ const LOSSES: u32 = 2;
 /// What write tracking of a block costs and saves is compared each time that the CPU has written one byte in this many of the block's.
 const COMPARED: usize = 8;
 
+/// A time in which the pages of a block are not protected: calls upload what they read of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteThrough {
+    /// The count of device calls at which the pages are protected again.
+    pub until: u64,
+    /// Whether calls also write results of devices back before they return; else the first result in the block ends the time.
+    pub results: bool,
+}
+
 /// The CPU's writes to a block, and the calls between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inputs {
@@ -51,8 +60,8 @@ pub struct Inputs {
     /// Writes of the CPU were not trapped until now, so the next use is no evidence of whether the CPU writes before
     /// each use.
     unseen: bool,
-    /// While the block is write-through: the count of device calls at which its pages are protected again.
-    write_through_until: Option<u64>,
+    /// While the block is write-through: until when.
+    write_through: Option<WriteThrough>,
 }
 
 impl Inputs {
@@ -69,7 +78,7 @@ impl Inputs {
         scanned: (0, 0),
         losses: 0,
         unseen: false,
-        write_through_until: None,
+        write_through: None,
     };
 
     /// Earlier calls on the same contents. Upload amortisation: the cost of one upload is shared among as many later
@@ -106,7 +115,7 @@ impl Inputs {
 
     /// A call uses the block, as an input or an output.
     pub(super) fn used(&mut self) {
-        if self.write_through_until.is_some() {
+        if self.write_through.is_some() {
             // A write-through block is uploaded again by each call, so no earlier upload serves this one.
             self.uses = 0;
             return;
@@ -180,20 +189,20 @@ impl Inputs {
         self.rewrites >= REWRITES
     }
 
-    /// The count of device calls at which the block's write-through time ends; `None` if the block is not
-    /// write-through.
-    pub(super) fn write_through_until(&self) -> Option<u64> {
-        self.write_through_until
+    /// Until when the block is write-through, if it is.
+    pub(super) fn write_through(&self) -> Option<WriteThrough> {
+        self.write_through
     }
 
-    /// The block is write-through until devices have run `until` calls.
-    pub(super) fn begin_write_through(&mut self, until: u64) {
-        self.write_through_until = Some(until);
+    /// The block becomes write-through.
+    pub(super) fn begin_write_through(&mut self, how: WriteThrough) {
+        self.write_through = Some(how);
+        self.uses = 0;
     }
 
     /// The block's write-through time ends: writes of the CPU are trapped again.
     pub(super) fn end_write_through(&mut self) {
-        self.write_through_until = None;
+        self.write_through = None;
         self.rewrites = REWRITES - 1;
         self.unseen = true;
         self.uses = 0;
@@ -293,7 +302,10 @@ mod tests {
             h.used();
         }
         assert_eq!(h.rewrites, REWRITES);
-        h.write_through_until = Some(64);
+        h.begin_write_through(WriteThrough {
+            until: 64,
+            results: false,
+        });
         h.used();
         assert_eq!((h.seen(), h.rewrites), (0, REWRITES));
         h.end_write_through();

@@ -9,7 +9,7 @@
 //! counts for 200 times as long as the error itself, 10 s at most; then the block is used without it again, to measure anew.
 //!
 //! Inputs and outputs have errors of their own, and so have uses before which the CPU wrote the block and others: a program that
-//! stops rewriting its inputs no longer pays for the faults of its writes.
+//! stops rewriting its inputs no longer pays for the faults of its writes. Uses while a block is write-through have others again.
 
 use std::time::{Duration, Instant};
 
@@ -23,18 +23,21 @@ const CALLS: u32 = 8;
 
 /// How a call uses a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
-    /// The call writes it.
-    pub output: bool,
-    /// The CPU wrote it since the call before.
-    pub rewritten: bool,
-}
+pub struct Kind(usize);
 
 impl Kind {
-    const COUNT: usize = 4;
+    const COUNT: usize = 6;
 
-    fn index(self) -> usize {
-        usize::from(self.output) + 2 * usize::from(self.rewritten)
+    /// With page protection. `output`: the call writes the block; `rewritten`: the CPU wrote it since the call before.
+    #[must_use]
+    pub fn protected(output: bool, rewritten: bool) -> Kind {
+        Kind(usize::from(output) + 2 * usize::from(rewritten))
+    }
+
+    /// While the block is write-through.
+    #[must_use]
+    pub fn through(output: bool) -> Kind {
+        Kind(4 + usize::from(output))
     }
 }
 
@@ -134,7 +137,7 @@ impl PredictionError {
             (round.call, round.calls) = (call, round.calls + 1);
         }
         round.panels = round.panels.saturating_add(panels);
-        round.kinds[kind.index()] = true;
+        round.kinds[kind.0] = true;
         let Some(ended) = ended.filter(|r| r.panels > 0) else {
             return false;
         };
@@ -162,7 +165,7 @@ impl PredictionError {
 
     /// The seconds that a use of `panels` panels is expected to take beyond the prediction.
     pub(super) fn expected_s(&self, panels: usize, kind: Kind, now: Instant) -> f64 {
-        let track = &self.tracks[kind.index()];
+        let track = &self.tracks[kind.0];
         if track.until.is_none_or(|until| now >= until) {
             return 0.0;
         }
@@ -174,14 +177,8 @@ impl PredictionError {
 mod tests {
     use super::*;
 
-    const INPUT: Kind = Kind {
-        output: false,
-        rewritten: false,
-    };
-    const OUTPUT: Kind = Kind {
-        output: true,
-        rewritten: false,
-    };
+    const INPUT: Kind = Kind(0);
+    const OUTPUT: Kind = Kind(1);
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-6
@@ -313,10 +310,7 @@ mod tests {
     #[test]
     fn a_program_that_stops_rewriting_its_input_pays_no_more_for_its_writes() {
         let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
-        let written = Kind {
-            rewritten: true,
-            ..INPUT
-        };
+        let written = Kind::protected(false, true);
         for call in 0..8 {
             prediction_error.used(call, 1, written, now);
             prediction_error.fault(1e-3);

@@ -216,10 +216,11 @@ pub(crate) fn bring_up(
     });
     let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size())
         .with_peers(config.peers, config.joins)
-        .with_heuristics(config.without);
+        .with_heuristics(config.without)
+        .with_turns(config.gate == GateChoice::Mixed);
     let scans = match config.gate {
         _ if !traps => Choice::Never,
-        GateChoice::Auto => Choice::ByUse,
+        GateChoice::Auto | GateChoice::Mixed => Choice::ByUse,
         GateChoice::WpAsync => Choice::Always,
         GateChoice::Mprotect | GateChoice::Eager => Choice::Never,
     };

@@ -32,11 +32,12 @@ const TRIANGLES: f64 = 10e9;
 /// A vector to the device and back, and two kernels.
 const ROUND_TRIP_S: f64 = 60e-6;
 /// Seconds for each column that geqp3 makes ([`super::pivoted`]), some ten kernels and two answers that come home; for the norm of each
-/// column; and for each element of a row that the host looks at. Not measured on a device.
-const PIVOTED_S: [f64; 3] = [120e-6, 10e-6, 12e-9];
-/// Bytes per second at which the host goes through a matrix for each column of geqp3: what many cores read of their memory. Not measured;
-/// calls that the host computes correct it.
-const THROUGH: f64 = 200e9;
+/// column; and for each element of a row that the host looks at. An H200, orders 512 to 4096 (bench/results/h200-x1-solvers.md).
+const PIVOTED_S: [f64; 3] = [200e-6, 10e-6, 12e-9];
+/// What geqp3 takes on the host: bytes per second at which it goes through the matrix for each column, and seconds for each column
+/// besides. OpenBLAS 0.3.21 on 16 cores, as above; calls that the host computes correct it.
+const THROUGH: f64 = 130e9;
+const HOST_COLUMN_S: f64 = 25e-6;
 /// What triangular solutions and updates of a triangle reach of the rate of large products.
 const BLAS_SHARE: f64 = 0.7;
 /// The host computes unless a device is predicted to need a smaller share of its time than this.
@@ -75,12 +76,14 @@ const fn qr(system: &System) -> DenseWork {
 
 /// Seconds of geqp3 on the host, of a matrix of the element type with these rows and columns: half of it goes through what is left of the
 /// matrix for each column.
+#[expect(clippy::cast_precision_loss, reason = "sizes of matrices")]
 fn pivoted_s(system: &System, size: (usize, usize), rate: f64) -> f64 {
     let work = DenseWork {
         sizes: [size.0, size.1, 0],
         ..qr(system)
     };
-    work.flops() / 2.0 / rate + pivoted_bytes(system, size) / THROUGH
+    let columns = size.0.min(size.1) as f64;
+    work.flops() / 2.0 / rate + pivoted_bytes(system, size) / THROUGH + columns * HOST_COLUMN_S
 }
 
 /// Bytes that geqp3 reads of the rows and columns that are left, once for each column.

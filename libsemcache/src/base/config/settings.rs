@@ -194,6 +194,8 @@ pub enum Gate {
     WpAsync,
     /// No page protection: write-through.
     Eager,
+    /// As [`Gate::Auto`], but that blocks are write-through by turns.
+    Mixed,
 }
 
 /// `SEMCACHE_RATES`.

@@ -277,7 +277,8 @@ pub(super) fn gate(v: &str) -> Result<Gate, Bad> {
         "mprotect" => Ok(Gate::Mprotect),
         "wp-async" => Ok(Gate::WpAsync),
         "eager" => Ok(Gate::Eager),
-        _ => Err(Bad("is not one of auto, mprotect, wp-async, eager")),
+        "mixed" => Ok(Gate::Mixed),
+        _ => Err(Bad("is not one of auto, mprotect, wp-async, eager, mixed")),
     }
 }
 

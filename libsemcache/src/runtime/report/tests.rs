@@ -85,7 +85,7 @@ fn json_has_every_key_of_the_contract() {
     ] {
         assert!(value["cache"][key].is_number(), "{key}");
     }
-    for key in ["scans", "written", "kept"] {
+    for key in ["scans", "written", "kept", "write_through"] {
         assert!(value["gate"][key].is_number(), "{key}");
     }
     for key in ["pinned", "pin_us", "pin_refused"] {
