@@ -374,6 +374,7 @@ mod tests {
         }
         assert!(h.expected().beyond_s(1, true, now) > 1.9e-3);
         h.end_write_through();
+        h.used();
         let expected = h.expected();
         let protected = expected.beyond_s(1, true, now);
         assert!((0.9e-3..1.1e-3).contains(&protected));
