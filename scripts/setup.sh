@@ -1,10 +1,10 @@
 #!/bin/bash
 # Installs what the scripts need on Debian 12 with Rust; does nothing where it is all there.
 #
-#   scripts/setup.sh [demo|clients|python|cxx|programs|mpi|userfaultfd|trace|schemas|plots|mkl]
+#   scripts/setup.sh [demo|clients|python|cxx|programs|mpi|espresso|userfaultfd|trace|schemas|plots|mkl]
 #
 # Default: clients, which includes demo; python, cxx and mpi are what the suites of these names need besides, and ask for
-# themselves; programs what gpu-programs.sh packs; userfaultfd what the build of tests/oracle-userfaultfd needs;
+# themselves; espresso what mpi.sh needs in its full length; programs what gpu-programs.sh packs; userfaultfd what the build of tests/oracle-userfaultfd needs;
 # trace Perfetto's trace processor; schemas jsonschema; plots Matplotlib, for bench/reproduce; mkl Intel's MKL.
 set -euo pipefail
 . "$(dirname "$0")/setting.sh"
@@ -17,6 +17,7 @@ PYTHON_CLIENTS=(libpython3.11-testsuite python3-numpy python3-scipy python3-skle
 CXX_CLIENTS=(g++ libarmadillo-dev libeigen3-dev libsuitesparse-dev)
 PROGRAMS=(liblapack3 libopenblas-pthread-dev xz-utils binutils libopenmpi-dev libmumps-seq-dev nwchem-openmpi)
 MPI=(mpich libmpich-dev hpcc)
+ESPRESSO=(quantum-espresso)
 USERFAULTFD=(libclang1-14 libclang-common-14-dev)
 RETRY=(-o Acquire::Retries=5) # of apt: a fetch that fails once
 
@@ -30,10 +31,11 @@ python) packages+=("${CLIENTS[@]}" "${PYTHON_CLIENTS[@]}") python+=(scikit-learn
 cxx) packages+=("${CXX_CLIENTS[@]}") ;;
 programs) packages+=("${PROGRAMS[@]}" "${CXX_CLIENTS[@]}") ;;
 mpi) packages+=("${CLIENTS[@]}" "${MPI[@]}") ;;
+espresso) packages+=("${ESPRESSO[@]}") ;;
 userfaultfd) packages+=("${USERFAULTFD[@]}") ;;
 trace) command -v node >/dev/null || packages+=(nodejs) ;;
 schemas | plots | mkl) packages=(python3-venv) ;;
-*) fail "usage: setup.sh [demo|clients|python|cxx|programs|mpi|userfaultfd|trace|schemas|plots|mkl]" ;;
+*) fail "usage: setup.sh [demo|clients|python|cxx|programs|mpi|espresso|userfaultfd|trace|schemas|plots|mkl]" ;;
 esac
 
 [[ $what == @(schemas|plots|mkl) ]] || command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"

@@ -3,7 +3,7 @@
 # receives into the operands of BLAS calls (tests/edge/ranks.c); one that does so with every function of MPI
 # (tests/mpi/functions.c); random ones, also such that abort, are killed, or leave requests pending (tests/mpi/random.c);
 # ScaLAPACK's testers of the PBLAS, of LU, Cholesky and orthogonal factorizations, least squares and inverses (Debian's
-# scalapack-mpi-test); HPL (of Debian's hpcc); a program that MPICH is linked into. Each
+# scalapack-mpi-test); HPL (of Debian's hpcc); Quantum ESPRESSO's pw.x; a program that MPICH is linked into. Each
 # rank prints what it prints in a plain run, except times, and uses a device chosen by its local rank.
 #
 #   mpi.sh [--quick]     --quick: of the programs some; 2 ranks for most
@@ -214,6 +214,36 @@ END
     sum reports/hpl "${closed[@]}" degraded.mpi==0
 }
 [ -n "$quick$PREBUILT" ] || { mkdir -p reports/hpl && hpl; }
+
+# Quantum ESPRESSO: the energy of eight atoms of silicon after each step, to the last digit that is printed. The package has no
+# pseudopotentials; its ld1.x makes one.
+espresso() {
+    local ranks setting list sim
+    [[ espresso == ${ONLY:-*} ]] || return 0
+    "$ROOT/scripts/setup.sh" espresso
+    mkdir -p espresso reports/espresso
+    (
+        cd espresso
+        ld1.x <"$ROOT/tests/mpi/espresso/si.ld1" >ld1.out || { cat ld1.out; fail "ld1.x"; }
+        energies() { grep -E '^!? +total energy  ' raw | sed 's/ \+/ /g'; }
+        for ranks in 2 4; do
+            launch openmpi $ranks pw.x -in "$ROOT/tests/mpi/espresso/si.in" >raw 2>stderr || { cat raw stderr; fail "pw.x plainly"; }
+            energies >plain
+            [ "$(wc -l <plain)" -ge 5 ] || { cat raw; fail "pw.x plainly: no energies"; }
+            for setting in "${devices[@]}"; do
+                read -r list sim <<<"$setting"
+                launch openmpi $ranks env "${HARD[@]}" "SEMCACHE_DEVICES=$list" "SEMCACHE_SIM=${sim#-}" \
+                    "SEMCACHE_REPORT=$dir/reports/espresso/%p.json" "LD_PRELOAD=$LIBRARY" pw.x -in "$ROOT/tests/mpi/espresso/si.in" >raw 2>stderr ||
+                    { cat raw stderr; fail "pw.x, $ranks ranks under $setting"; }
+                energies >ours
+                cmp plain ours || { diff plain ours; fail "pw.x, $ranks ranks under $setting"; }
+            done
+        done
+    )
+    say "espresso: as plain"
+    sum reports/espresso "${closed[@]}" degraded.mpi==0
+}
+[ -n "$quick$PREBUILT" ] || espresso
 
 # Random programs: SEED: on four ranks; every third one with three threads in each. Each under one of the settings.
 settings=("${devices[@]}")

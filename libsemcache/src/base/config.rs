@@ -68,7 +68,7 @@ variables! {
     GATE = "SEMCACHE_GATE", "auto, mprotect, wp-async, eager, mixed", "auto",
         "How accesses of the CPU are detected: by page protection (mprotect), also by write tracking of the kernel \
          (wp-async), or not at all (eager): each call writes its results back and uploads its inputs anew, or compares \
-         them with what was uploaded. mixed, for tests: as auto, but each block is as with eager in every other eight calls.";
+         them with what was uploaded. mixed, for tests: as auto, but each block is as with eager for eight calls, then protected for eight.";
     PANEL = "SEMCACHE_PANEL", "bytes, a multiple of the page", "2MiB",
         "Unit of page protection and write-back. With 4KiB small operands are protected, too.";
     OWN = "SEMCACHE_OWN", "bytes", "1MiB",

@@ -8,12 +8,12 @@ use super::checks::Item;
 use super::offload_policy::{Policy, state};
 use super::sample::sample;
 use crate::base::counters::WhyHost;
-use crate::base::{AllocId, DeviceId, DeviceSet, Interval};
+use crate::base::{AllocId, DeviceId, DeviceSet, Interval, Rect};
 use crate::cache::Cache;
 use crate::cache::call::{Before, Found, Survey};
 use crate::cache::hot::OPERANDS;
 use crate::model::decide::{Mode, OperandState};
-use crate::model::rates::DeviceRates;
+use crate::model::rates::{DeviceRates, LinkRate};
 use crate::plan::{Access, Problem};
 use crate::policy::block_use::Expected;
 
@@ -50,6 +50,9 @@ pub(super) struct Reach {
     panels: usize,
     /// Whether any call writes an operand in the block.
     pub(super) written: bool,
+    /// Whether pages of the block may be protected, and bytes of it that are on devices.
+    closable: bool,
+    resident: usize,
 }
 
 /// What is known of the operands of all calls before a decision.
@@ -118,11 +121,14 @@ impl Gathered {
                     spans: [Interval::default(); OPERANDS],
                     panels: 0,
                     written: false,
+                    closable: found.closable,
+                    resident: 0,
                 }
             });
             reach.add(i, rect.span());
             reach.panels += cache.panels(&rect);
             reach.written |= item.problem.access(i) != Access::Read;
+            reach.resident += residency.union;
         }
         sum.alone = least(sum.alone, expected.alone);
         sum.seen = least(sum.seen, found.seen);
@@ -194,17 +200,19 @@ impl Gathered {
         known.map_or(0.0, |(h, r)| h.beyond_s(r.panels, r.written, now))
     }
 
-    /// A single call with the blocks write-through whose uses take longer than predicted: it uploads what it reads of them and
-    /// writes its results back, and the CPU does not fault there. `None` if there is no such block.
+    /// A single call with the blocks write-through whose uses take at least `least_s` longer than predicted: it uploads what it reads of
+    /// them and writes its results back, and the CPU does not fault there. `None` if there is no such block.
     pub(super) fn write_through(
         &self,
+        cache: &Cache,
         item: &Item,
-        rates: &DeviceRates,
+        (rates, least_s): (&DeviceRates, f64),
     ) -> Option<WriteThrough<'_>> {
         let now = Instant::now();
         let errs = |id: &AllocId| {
-            let before = self.before.get(id);
-            before.is_some_and(|h| !h.writes_through) && self.beyond_of(*id, now) > 0.0
+            let through = self.before.get(id).is_none_or(|h| h.writes_through);
+            let closable = self.reaches.get(id).is_some_and(|r| r.closable);
+            !through && closable && self.beyond_of(*id, now) >= least_s
         };
         let blocks: Vec<AllocId> = self.reaches.keys().copied().filter(errs).collect();
         if blocks.is_empty() {
@@ -213,22 +221,27 @@ impl Gathered {
         let of = |i: usize| item.blocks.get(i).copied().flatten();
         let is_in = |i: usize| of(i).is_some_and(|b| blocks.contains(&b.id));
         let left = |(id, r): (&AllocId, &Reach)| match self.before.get(id) {
-            Some(h) if blocks.contains(id) => h.beyond_through_s(r.panels, r.written, now),
+            Some(h) if blocks.contains(id) => {
+                // All of the block's newest bytes come home, and later calls upload again what this one does not use of it.
+                let len = item.blocks.iter().flatten().find(|b| b.id == *id);
+                let whole = Rect::interval(0, len.map_or(0, |b| b.len));
+                let all = cache.residency(*id, &whole);
+                let others = all.union.saturating_sub(r.resident);
+                let seconds =
+                    |n: usize, link: &LinkRate| if n > 0 { link.time(n as f64) } else { 0.0 };
+                seconds(all.stale, &rates.d2h)
+                    + seconds(others, &rates.h2d)
+                    + h.beyond_through_s(r.panels, r.written, now)
+            }
             _ => self.beyond_of(*id, now),
         };
-        let stale = self.sums.iter().enumerate();
-        let stale: usize = stale.filter(|(i, _)| is_in(*i)).map(|(_, s)| s.stale).sum();
-        let home_s = match stale {
-            0 => 0.0,
-            stale => rates.d2h.time(stale as f64),
-        };
-        let beyond_s = self.reaches.iter().map(left).sum::<f64>() + home_s;
+        let beyond_s = self.reaches.iter().map(left).sum::<f64>();
         let mut states = self.states(&item.problem, false, beyond_s);
         for (_, state) in states.iter_mut().enumerate().filter(|(i, _)| is_in(*i)) {
+            // The host would have to wait for stale bytes as before.
             *state = OperandState {
                 resident: 0,
                 on: &[],
-                stale: 0,
                 read_back: 1.0,
                 looked: 0.0,
                 alone: 0,
@@ -241,6 +254,11 @@ impl Gathered {
             states,
             beyond_s,
         })
+    }
+
+    /// Whether a block is write-through for results of devices.
+    pub(super) fn writes_through(&self) -> bool {
+        self.before.values().any(|h| h.writes_through)
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Predicted {
     pub(super) seconds: Seconds,
     /// The watch's readings when all copies and kernels were queued: wall time, and time without waiting.
     pub(super) queued: (f64, f64),
+    /// The prediction includes the write-back of results ([`Spread::writes_through`](super::spread::Spread)).
+    pub(super) returns_results: bool,
 }
 
 impl Predicted {
@@ -46,11 +48,14 @@ impl Predicted {
     /// own time each give a difference, and the smaller one counts: so time spent waiting does not count, as the device
     /// may have worked for other calls, and own time does not count unless the whole call was late. A wait at the end
     /// of the call for bytes of the result that no page protection can guard is left out of the wall time, as if the
-    /// result stayed on the device. A call that was shorter than predicted gets at most the seconds of one page fault
+    /// result stayed on the device, unless the block is write-through: then all of the wall time counts. A call that was shorter than predicted gets at most the seconds of one page fault
     /// as credit, since the prediction includes the fault of a later read of the result.
     fn excess_s(&self) -> f64 {
         let (queued, own_queued) = self.queued;
-        let (_, own) = self.watch.seconds();
+        let (wall, own) = self.watch.seconds();
+        if self.returns_results {
+            return wall - self.seconds.whole;
+        }
         let whole = queued + own - own_queued;
         let excess = (whole - self.seconds.whole).min(own - self.seconds.own);
         excess.max(-self.seconds.look)

@@ -24,6 +24,7 @@ use crate::base::counters::WhyHost;
 use crate::base::distribution::Distributed;
 use crate::base::{DeviceSet, Dtype, TileSize, Work};
 use crate::cache::Cache;
+use crate::cache::hot::OPERANDS;
 use crate::cache::orders::Layout;
 use crate::model::decide::{self, Decision, Mode, OperandState, Planner, Question, Reason};
 use crate::model::exec;
@@ -108,20 +109,22 @@ pub(super) fn decide(
     let predicted = asked.answer(policy.mode);
     let through = match &*items {
         [item] if owners.is_empty() && policy.writes_through() && !section::is_open() => {
-            by_errors(&asked, &predicted, beyond_s)
-                .then(|| gathered.write_through(item, rates.of(prefer)))
-                .flatten()
+            let least_s = decided_s(&asked, &predicted).map(|s| (1.0 - SOONER) * s);
+            let least_s = least_s.filter(|least_s| beyond_s > *least_s);
+            let on = rates.of(prefer);
+            // One block's error, or those of A, B and C together.
+            least_s.and_then(|s| gathered.write_through(cache, item, (on, s / OPERANDS as f64)))
         }
         _ => None,
     };
     let through = through.as_ref();
     let sooner = through.and_then(|through| sooner(&asked, &predicted, through));
     let through = through.filter(|_| sooner.is_some());
-    let (asked, predicted) = sooner.unwrap_or((asked, predicted));
+    let (protected, (asked, predicted)) = (asked, sooner.unwrap_or((asked, predicted)));
     let beyond_s = through.map_or(beyond_s, |through| through.beyond_s);
     let decision = probed(policy, key, predicted, &asked);
     let single = host.door && items.len() == 1;
-    let timed = single && is_timed(policy, &asked, &decision);
+    let timed = single && is_timed(policy, &protected, &decision);
     let (divides, calls) = (decide::most_devices(&work) > 1, items.len());
     let distributed = match &*items {
         [item] => distribution(cache, item),
@@ -138,6 +141,7 @@ pub(super) fn decide(
         divides,
         calls,
         whole_s: 0.0,
+        writes_through: false,
         rates,
     };
     let awaited = !timed
@@ -146,7 +150,7 @@ pub(super) fn decide(
     if awaited && decision != predicted {
         policy.sites.with(key, |site| site.probe.put_off());
     }
-    let timed = timed || awaited && single && is_timed(policy, &asked, &ON_HOST);
+    let timed = timed || awaited && single && is_timed(policy, &protected, &ON_HOST);
     let decision = if timed || awaited { ON_HOST } else { decision };
     let known = asked.question.host_s.is_some() || policy.host_given;
     plain::set(Plain::new(asked.plain_s(), known, items.len()));
@@ -168,9 +172,7 @@ pub(super) fn decide(
             predicted_s,
             host_s,
         } => {
-            if let Some(through) = through {
-                cache.write_through(&through.blocks);
-            }
+            let began = through.is_some_and(|through| cache.write_through(&through.blocks));
             let amortises = policy.mode == Mode::Auto && predicted_s >= host_s;
             goes_to_devices(cache, &gathered, asked.question.operands, amortises);
             policy.left_to_devices(key);
@@ -187,6 +189,7 @@ pub(super) fn decide(
             Ok(Spread {
                 host: chosen.map(|chosen| chosen.part),
                 whole_s: predicted_s - beyond_s - gain_s,
+                writes_through: began || gathered.writes_through(),
                 ..spread(devices, tile)
             })
         }
@@ -220,12 +223,6 @@ fn decided_s(asked: &Asked<'_>, decision: &Decision) -> Option<f64> {
         Decision::Host(Reason::PredictedSlower) => Some(asked.on_host()),
         Decision::Host(_) => None,
     }
-}
-
-/// Whether a call would take much less time if its use of devices took no longer than predicted.
-fn by_errors(asked: &Asked<'_>, decision: &Decision, beyond_s: f64) -> bool {
-    let decided_s = decided_s(asked, decision);
-    decided_s.is_some_and(|decided_s| beyond_s > (1.0 - SOONER) * decided_s)
 }
 
 /// The decision for a call on devices with blocks write-through, if that takes much less time than what was decided.

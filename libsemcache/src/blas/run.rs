@@ -144,6 +144,7 @@ pub fn run(
                     watch,
                     seconds,
                     queued: (0.0, 0.0),
+                    returns_results: spread.writes_through,
                 });
                 let windowed = window::depth(cache, policy, item, (&plan, &on));
                 // The host begins its part when all tasks are queued: the sooner, the better.

@@ -31,6 +31,8 @@ pub(super) struct Spread {
     pub(super) calls: usize,
     /// Predicted seconds of all calls together, without the prediction error of earlier uses.
     pub(super) whole_s: f64,
+    /// A single call's operands lie in a block that is write-through, so that its results are written back before it returns.
+    pub(super) writes_through: bool,
     /// The rates by which the decision was made.
     pub(super) rates: Rates,
 }

@@ -26,6 +26,8 @@ pub struct Found {
     pub seen: u32,
     /// Uploads of the block have not paid yet, or were lost: a use of bytes that are on a device is to be noted.
     pub owes: bool,
+    /// Whether pages of the block may be protected.
+    pub closable: bool,
 }
 
 /// For each block of a call, what its use before the call lets expect. Boxed: a node of a map of whole ones takes kilobytes,
@@ -97,6 +99,7 @@ impl Cache {
         let in_block = |i: usize| blocks[i].map(|b| (b, places[i].counted_from(b.start)));
         for (b, rect) in (0..places.len()).filter_map(in_block) {
             self.inspect_locked(&mut guard, b.id, rect.span())?;
+            self.end_write_through_if_over(&mut guard, b.id);
         }
         let residency = |i| match in_block(i) {
             Some((b, rect)) => self.residency_locked(&guard, b.id, &rect),
@@ -137,7 +140,9 @@ impl Cache {
                 let missing = one.residency.union < places[i].bytes() / 2 && survey.fetched[i];
                 let gone = missing.then(|| rect.span());
                 (one.seen, one.owes) = uses.count_for(b.id, expected.seen, gone);
-                one.known = entries.contains_key(&b.id);
+                let entry = entries.get(&b.id);
+                one.known = entry.is_some();
+                one.closable = entry.is_some_and(|e| !e.dir.tracked().is_empty());
             }
             found.push(one);
         }
@@ -170,7 +175,9 @@ impl Cache {
                 found.push((id, rect, Some(Push::Awaited)));
                 continue;
             }
-            self.enclose(state, id, &rect);
+            if !state.writes_through(id) {
+                self.enclose(state, id, &rect);
+            }
             if operand.access == Intent::Read {
                 self.expect_input(state, number, id, &rect);
                 found.push((id, rect, None));

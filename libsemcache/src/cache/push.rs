@@ -25,7 +25,7 @@ pub(crate) const PIECE: usize = 32 << 20;
 const RESEND_MAX: usize = 2 << 20;
 
 /// Number of device calls for which a small block that the CPU always rewrites stays unprotected (write-through).
-/// The same for a block of any size whose page protection costs more than copying it at each call.
+/// The same for a block of any size of which page protection takes longer than copies at each call; there also the number of its uses.
 const WRITE_THROUGH_CALLS: u64 = 64;
 
 /// Number of calls after which blocks become write-through and are protected again (`SEMCACHE_GATE=mixed`).
@@ -39,9 +39,11 @@ impl Cache {
 
     /// Before a call uses this operand on devices: allows the operand's pages to be protected, and write-tracks the
     /// pages that it shares with other data. After a failure its pages stay accessible, which is right, only slower.
+    ///
+    /// If the block is write-through with its results, that ends: only calls of the BLAS know of such times, and do without this.
     pub(super) fn enclose(&self, state: &mut State, id: AllocId, rect: &Rect) {
-        if state.writes_through(id) {
-            return;
+        if state.uses.write_through(id).is_some_and(|how| how.results) {
+            self.end_write_through(state, id);
         }
         let State { entries, pools, .. } = state;
         if let Some(e) = entries.get_mut(&id) {
@@ -71,6 +73,7 @@ impl Cache {
             return Push::Streamed;
         }
         if state.writes_through(id) {
+            state.uses.written_back(id);
             state.note_device(call, id, self.panels(rect), true);
             return Push::Streamed;
         }
@@ -140,28 +143,52 @@ impl Cache {
         true
     }
 
-    /// Before a call reads `rect`: a small block that the CPU rewrote before each of the last calls is left unprotected
+    /// Before a call reads `rect`, which may end or begin a time without protection: a small block that the CPU rewrote before each of the last calls is left unprotected
     /// for a while. Uploading it again costs less than the fault by which a write of the CPU would be noticed.
     pub(super) fn expect_input(&self, state: &mut State, call: u64, id: AllocId, rect: &Rect) {
         state.note_device(call, id, self.panels(rect), false);
-        if self.choose_scans(state, id) {
+        self.end_write_through_if_over(state, id);
+        if state.writes_through(id) || self.choose_scans(state, id) {
             return;
         }
-        match state.uses.write_through(id) {
-            Some(how) if state.calls >= how.until => self.end_write_through(state, id),
-            Some(_) => {}
-            None if state.uses.rewritten(id) && state.block_len(id) <= RESEND_MAX => {
-                self.begin_write_through(state, id, WRITE_THROUGH_CALLS, false);
-            }
-            None => {}
+        if state.uses.write_through(id).is_none()
+            && state.uses.rewritten(id)
+            && state.block_len(id) <= RESEND_MAX
+        {
+            let until = state.calls + WRITE_THROUGH_CALLS;
+            let how = WriteThrough {
+                until,
+                left: u32::MAX,
+                results: false,
+            };
+            self.begin_write_through(state, id, how);
         }
     }
 
-    /// Blocks become write-through, results of devices included.
-    pub fn write_through(&self, blocks: &[AllocId]) {
+    /// Blocks become write-through, results of devices included. Returns whether all of them did.
+    pub fn write_through(&self, blocks: &[AllocId]) -> bool {
         let mut state = self.lock();
-        for id in blocks {
-            self.begin_write_through(&mut state, *id, WRITE_THROUGH_CALLS, true);
+        let begin = |id: &AllocId| self.begin_with_results(&mut state, *id, WRITE_THROUGH_CALLS);
+        blocks
+            .iter()
+            .map(begin)
+            .fold(true, |all, began| all && began)
+    }
+
+    fn begin_with_results(&self, state: &mut State, id: AllocId, calls: u64) -> bool {
+        let how = WriteThrough {
+            until: state.calls + calls,
+            left: u32::try_from(calls).unwrap_or(u32::MAX),
+            results: true,
+        };
+        self.begin_write_through(state, id, how)
+    }
+
+    /// Ends the write-through time of a block for which it is over.
+    pub(super) fn end_write_through_if_over(&self, state: &mut State, id: AllocId) {
+        let how = state.uses.write_through(id);
+        if how.is_some_and(|how| how.is_over(state.calls)) {
+            self.end_write_through(state, id);
         }
     }
 
@@ -172,14 +199,21 @@ impl Cache {
         }
         for Operand { id, .. } in operands {
             if state.uses.write_through(*id).is_none() {
-                self.begin_write_through(state, *id, TURN, true);
+                self.begin_with_results(state, *id, TURN);
             }
         }
     }
 
-    /// A block becomes write-through for a number of calls on devices.
-    fn begin_write_through(&self, state: &mut State, id: AllocId, calls: u64, results: bool) {
-        let until = state.calls + calls;
+    /// A block that is used becomes write-through. Returns whether it did: after a failure it stays protected, which is right, only slower.
+    fn begin_write_through(&self, state: &mut State, id: AllocId, how: WriteThrough) -> bool {
+        let tracked = match state.entries.get(&id) {
+            Some(e) if state.uses.get(id).is_some() => e.dir.tracked(),
+            _ => return false,
+        };
+        // What devices have comes home first, also from those that are left if one is lost.
+        if tracked.is_empty() || self.give_to_cpu(state, id, tracked, tracked, true).is_err() {
+            return false;
+        }
         let State {
             entries,
             pools,
@@ -187,21 +221,21 @@ impl Cache {
             ..
         } = state;
         let Some(e) = entries.get_mut(&id) else {
-            return;
+            return false;
         };
-        if e.dir.tracked().is_empty() || uses.get(id).is_none() {
-            return;
-        }
         let event = Event::WriteThrough {
-            span: e.dir.tracked(),
+            span: tracked,
             on: true,
         };
-        // After a failure the block stays protected, which is right, only slower.
-        if self.step(e, pools, &event, None).is_ok() {
+        let began = self.step(e, pools, &event, None).is_ok();
+        if began {
             debug!("{:#x} is write-through", e.host.base);
             COUNTERS.gate.write_through.add(1);
-            uses.begin_write_through(id, WriteThrough { until, results });
+            // Panels that are write-through by themselves are so no more when the time ends.
+            e.pingpong.clear();
+            uses.begin_write_through(id, how);
         }
+        began
     }
 
     fn end_write_through(&self, state: &mut State, id: AllocId) {
@@ -270,9 +304,9 @@ impl State {
     }
 
     /// Whether calls write their results in a block back before they return.
-    fn writes_through(&self, id: AllocId) -> bool {
+    pub(super) fn writes_through(&self, id: AllocId) -> bool {
         let how = self.uses.write_through(id);
-        how.is_some_and(|how| how.results && self.calls < how.until)
+        how.is_some_and(|how| how.results && !how.is_over(self.calls))
     }
 
     fn block_len(&self, id: AllocId) -> usize {

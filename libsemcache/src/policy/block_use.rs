@@ -200,6 +200,11 @@ impl BlockUse {
         self.results.same_result();
     }
 
+    /// A device leaves a result that its call writes back before it returns.
+    pub(super) fn written_back(&mut self) {
+        self.inputs.result();
+    }
+
     /// A device leaves a result in `rect`. Returns whether it is to be written back ahead of the CPU's access; never if not
     /// `streams`.
     pub(super) fn push(&mut self, rect: &Rect, streams: bool) -> Push {
@@ -361,6 +366,7 @@ mod tests {
         assert!(expected.beyond_through_s(1, true, now) == 0.0 && !expected.writes_through);
         h.begin_write_through(WriteThrough {
             until: 64,
+            left: 64,
             results: true,
         });
         // Calls write all of their results back; nothing of that is an error, and what the CPU does meanwhile is not seen.

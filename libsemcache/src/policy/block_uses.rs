@@ -160,6 +160,13 @@ impl BlockUses {
         self.uses.entry(id).or_default().push(rect, streams)
     }
 
+    /// A device leaves a result in a block that is write-through.
+    pub fn written_back(&mut self, id: AllocId) {
+        if let Some(h) = self.uses.get_mut(&id) {
+            h.written_back();
+        }
+    }
+
     /// Whether the next result in a block is to be written back ahead of the CPU's access.
     #[must_use]
     pub fn due(&self, id: AllocId) -> bool {

@@ -30,8 +30,18 @@ const COMPARED: usize = 8;
 pub struct WriteThrough {
     /// The count of device calls at which the pages are protected again.
     pub until: u64,
+    /// The time also ends after this many more uses of the block, by calls on the host, too.
+    pub left: u32,
     /// Whether calls also write results of devices back before they return; else the first result in the block ends the time.
     pub results: bool,
+}
+
+impl WriteThrough {
+    /// Whether the time is over when devices have run this many calls.
+    #[must_use]
+    pub fn is_over(&self, calls: u64) -> bool {
+        calls >= self.until || self.left == 0
+    }
 }
 
 /// The CPU's writes to a block, and the calls between them.
@@ -115,7 +125,8 @@ impl Inputs {
 
     /// A call uses the block, as an input or an output.
     pub(super) fn used(&mut self) {
-        if self.write_through.is_some() {
+        if let Some(how) = &mut self.write_through {
+            how.left = how.left.saturating_sub(1);
             // A write-through block is uploaded again by each call, so no earlier upload serves this one.
             self.uses = 0;
             return;
@@ -304,8 +315,16 @@ mod tests {
         assert_eq!(h.rewrites, REWRITES);
         h.begin_write_through(WriteThrough {
             until: 64,
+            left: 2,
             results: false,
         });
+        assert!(
+            h.write_through()
+                .is_some_and(|how| !how.is_over(63) && how.is_over(64))
+        );
+        h.used();
+        h.used();
+        assert!(h.write_through().is_some_and(|how| how.is_over(0)));
         h.used();
         assert_eq!((h.seen(), h.rewrites), (0, REWRITES));
         h.end_write_through();

@@ -9,7 +9,8 @@
 //! counts for 200 times as long as the error itself, 10 s at most; then the block is used without it again, to measure anew.
 //!
 //! Inputs and outputs have errors of their own, and so have uses before which the CPU wrote the block and others: a program that
-//! stops rewriting its inputs no longer pays for the faults of its writes. Uses while a block is write-through have others again.
+//! stops rewriting its inputs no longer pays for the faults of its writes. Uses while a block is write-through have others again; there
+//! each call is a round, and its whole time counts, as it waits for its results.
 
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,10 @@ impl Kind {
     /// While the block is write-through.
     #[must_use]
     pub fn through(output: bool) -> Kind {
-        Kind(4 + usize::from(output))
+        Kind(Kind::THROUGH + usize::from(output))
     }
+
+    const THROUGH: usize = 4;
 }
 
 /// The last rounds with operands of one kind: error in seconds per panel, the latest round first.
@@ -88,6 +91,13 @@ struct Round {
     visited: bool,
 }
 
+impl Round {
+    /// Visits of the CPU do not show while the block is write-through.
+    fn is_through(&self) -> bool {
+        self.kinds[Kind::THROUGH..].contains(&true)
+    }
+}
+
 /// The prediction errors of one block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PredictionError {
@@ -124,7 +134,7 @@ impl PredictionError {
     pub(super) fn used(&mut self, call: u64, panels: usize, kind: Kind, now: Instant) -> bool {
         let ended = self
             .now
-            .take_if(|r| r.call != call && (r.visited || r.calls >= CALLS));
+            .take_if(|r| r.call != call && (r.visited || r.calls >= CALLS || r.is_through()));
         let round = self.now.get_or_insert(Round {
             call,
             calls: 1,

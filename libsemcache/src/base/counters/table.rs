@@ -191,8 +191,9 @@ counters! {
         written,
         /// Bytes that stayed valid on a device although the CPU wrote other pages of their panel.
         kept,
-        /// Blocks that became write-through for a while: calls upload what they read of them. Small inputs that the CPU always rewrites, and
-        /// blocks of which page protection costs more than copies at each call, whose results are written back before their calls return.
+        /// How often a block became write-through for a while, so that calls upload what they read of it: small inputs that the CPU always
+        /// rewrites, and blocks of which page protection takes longer than copies at each call, whose results are on the host when a call
+        /// returns.
         write_through,
     }
     /// Buffers of MPI.
