@@ -168,11 +168,11 @@ impl Cache {
     /// Blocks become write-through, results of devices included. Returns whether all of them did.
     pub fn write_through(&self, blocks: &[AllocId]) -> bool {
         let mut state = self.lock();
-        let begin = |id: &AllocId| self.begin_with_results(&mut state, *id, WRITE_THROUGH_CALLS);
-        blocks
-            .iter()
-            .map(begin)
-            .fold(true, |all, began| all && began)
+        let mut began = true;
+        for id in blocks {
+            began &= self.begin_with_results(&mut state, *id, WRITE_THROUGH_CALLS);
+        }
+        began
     }
 
     fn begin_with_results(&self, state: &mut State, id: AllocId, calls: u64) -> bool {
