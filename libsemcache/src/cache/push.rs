@@ -143,11 +143,10 @@ impl Cache {
         true
     }
 
-    /// Before a call reads `rect`, which may end or begin a time without protection: a small block that the CPU rewrote before each of the last calls is left unprotected
+    /// Before a call reads `rect`: a small block that the CPU rewrote before each of the last calls is left unprotected
     /// for a while. Uploading it again costs less than the fault by which a write of the CPU would be noticed.
     pub(super) fn expect_input(&self, state: &mut State, call: u64, id: AllocId, rect: &Rect) {
         state.note_device(call, id, self.panels(rect), false);
-        self.end_write_through_if_over(state, id);
         if state.writes_through(id) || self.choose_scans(state, id) {
             return;
         }

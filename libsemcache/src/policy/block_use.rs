@@ -61,17 +61,14 @@ impl Expected {
     /// The seconds that a use of `panels` panels by a device is expected to take beyond the prediction.
     #[must_use]
     pub fn beyond_s(&self, panels: usize, output: bool, now: Instant) -> f64 {
-        let kind = match self.writes_through {
-            true => Kind::through(output),
-            false => Kind::protected(output, self.rewritten),
-        };
+        let kind = Kind::of(output, self.rewritten, self.writes_through);
         self.prediction_error.expected_s(panels, kind, now)
     }
 
     /// As [`Expected::beyond_s`], if the block were write-through.
     #[must_use]
     pub fn beyond_through_s(&self, panels: usize, output: bool, now: Instant) -> f64 {
-        let kind = Kind::through(output);
+        let kind = Kind::of(output, true, true);
         self.prediction_error.expected_s(panels, kind, now)
     }
 }
@@ -151,10 +148,7 @@ impl BlockUse {
         if !output {
             self.results.read_by_device();
         }
-        let kind = match self.writes_through() {
-            true => Kind::through(output),
-            false => Kind::protected(output, self.rewritten),
-        };
+        let kind = Kind::of(output, self.rewritten, self.writes_through());
         self.prediction_error.used(call, panels, kind, now)
     }
 

@@ -28,20 +28,19 @@ pub struct Kind(usize);
 
 impl Kind {
     const COUNT: usize = 6;
-
-    /// With page protection. `output`: the call writes the block; `rewritten`: the CPU wrote it since the call before.
-    #[must_use]
-    pub fn protected(output: bool, rewritten: bool) -> Kind {
-        Kind(usize::from(output) + 2 * usize::from(rewritten))
-    }
-
-    /// While the block is write-through.
-    #[must_use]
-    pub fn through(output: bool) -> Kind {
-        Kind(Kind::THROUGH + usize::from(output))
-    }
-
     const THROUGH: usize = 4;
+
+    /// `output`: the call writes the block; `rewritten`: the CPU wrote it since the call before, which does not count while it is
+    /// write-through.
+    #[must_use]
+    pub fn of(output: bool, rewritten: bool, through: bool) -> Kind {
+        let how = match (through, rewritten) {
+            (true, _) => Kind::THROUGH,
+            (false, true) => 2,
+            (false, false) => 0,
+        };
+        Kind(how + usize::from(output))
+    }
 }
 
 /// The last rounds with operands of one kind: error in seconds per panel, the latest round first.
@@ -320,7 +319,7 @@ mod tests {
     #[test]
     fn a_program_that_stops_rewriting_its_input_pays_no_more_for_its_writes() {
         let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
-        let written = Kind::protected(false, true);
+        let written = Kind::of(false, true, false);
         for call in 0..8 {
             prediction_error.used(call, 1, written, now);
             prediction_error.fault(1e-3);
