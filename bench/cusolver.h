@@ -1,5 +1,5 @@
 /* The part of cuSOLVER that the peers use, as cuda.h has that of the CUDA runtime and cuBLAS: its functions with integers of 64 bits,
- * and one of those with 32 bits.
+ * and some of those with 32 bits.
  * Every call goes through SOLVE(). */
 #ifndef BENCH_CUSOLVER_H
 #define BENCH_CUSOLVER_H
@@ -25,7 +25,14 @@ enum { DOUBLE_ = 1, LOWER_ = 0 };
     F(Xgeqrf_bufferSize, (solver_t, void *, int64_t, int64_t, int, const void *, int64_t, int, const void *, int, size_t *, size_t *)) \
     F(Xgeqrf, (solver_t, void *, int64_t, int64_t, int, void *, int64_t, int, void *, int, void *, size_t, void *, size_t, int *))     \
     F(Dorgqr_bufferSize, (solver_t, int, int, int, const double *, int, const double *, int *))                                        \
-    F(Dorgqr, (solver_t, int, int, int, double *, int, const double *, double *, int, int *))
+    F(Dorgqr, (solver_t, int, int, int, double *, int, const double *, double *, int, int *))                                          \
+    F(Dsytrf_bufferSize, (solver_t, int, double *, int, int *))                                                                        \
+    F(Dsytrf, (solver_t, int, int, double *, int, int *, double *, int, int *))                                                        \
+    F(Xsytrs_bufferSize,                                                                                                               \
+      (solver_t, int, int64_t, int64_t, int, const void *, int64_t, const int64_t *, int, void *, int64_t, size_t *, size_t *))        \
+    F(Xsytrs,                                                                                                                          \
+      (solver_t, int, int64_t, int64_t, int, const void *, int64_t, const int64_t *, int, void *, int64_t, void *, size_t, void *,     \
+       size_t, int *))
 
 #define FIELD(name, arguments) int(*name) arguments;
 struct cusolver_api {

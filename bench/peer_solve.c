@@ -1,12 +1,13 @@
 /* Dense solvers by cuSOLVER: on device memory, and from and to registered host memory.
  *
  *   peer_solve PROBLEMS SIZES REPS [SIDES]     JSON lines for each problem (of getrf, potrf, geqrf, gesv, posv; inv:
- *                                              getrf, and getrs of an identity; qr: geqrf and orgqr) and order
+ *                                              getrf, and getrs of an identity; qr: geqrf and orgqr; sytrf; sysv:
+ *                                              sytrf, and sytrs by its pivots, which the host makes 64 bits wide) and order
  *
  * Variants: `resident`, of a matrix in device memory, which a copy within the device writes anew before (not timed); `copies`, with a copy
  * of the matrix (and right sides) to the device before, and back after. Keys: `returns`, seconds until cuSOLVER's calls return
  * (median); `first`, seconds of the first repetition, which loads kernels; `device`, `host`: bytes of work space; `kept`: 1 if
- * the other triangle kept its elements, in potrf and posv.
+ * the other triangle kept its elements, in potrf, posv, sytrf and sysv.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ struct run {
     size_t bytes, host_bytes;
     double *a, *b, *tau, *identity;
     int64_t *pivots;
-    int *info;
+    int *narrow, *info;
     stream_t stream;
 };
 
@@ -50,10 +51,34 @@ static void sizes(struct run *r)
             r->bytes = (size_t)elements * sizeof(double);
         break;
     }
+    case SYTRF:
+    case SYSV: {
+        int elements = 0;
+        size_t bytes = 0;
+        SOLVE(Dsytrf_bufferSize, r->handle, (int)r->n, r->a, (int)r->n, &elements);
+        SOLVE(Xsytrs_bufferSize, r->handle, LOWER_, r->n, r->sides, DOUBLE_, r->a, r->n, r->pivots, DOUBLE_, r->b, r->n, &bytes,
+              &r->host_bytes);
+        r->bytes = (size_t)elements * sizeof(double) > bytes ? (size_t)elements * sizeof(double) : bytes;
+        break;
+    }
     default: SOLVE(Xpotrf_bufferSize, r->handle, r->params, LOWER_, r->n, DOUBLE_, r->a, r->n, DOUBLE_, &r->bytes, &r->host_bytes);
     }
     r->work = device_bytes(r->bytes);
     r->host_work = malloc(r->host_bytes ? r->host_bytes : 1);
+}
+
+/* LAPACK's pivots, of which those of blocks of order two are negative. */
+static void widen(const struct run *r)
+{
+    size_t n = (size_t)r->n;
+    int *narrow = malloc(n * sizeof *narrow);
+    int64_t *wide = malloc(n * sizeof *wide);
+    CU(MemcpyAsync, narrow, r->narrow, n * sizeof *narrow, TO_HOST, r->stream);
+    CU(StreamSynchronize, r->stream);
+    for (size_t i = 0; i < n; i++)
+        wide[i] = narrow[i];
+    CU(MemcpyAsync, r->pivots, wide, n * sizeof *wide, TO_DEVICE, r->stream);
+    free(narrow), free(wide);
 }
 
 static void queue(const struct run *r)
@@ -70,11 +95,20 @@ static void queue(const struct run *r)
         SOLVE(Xgeqrf, r->handle, r->params, n, n, DOUBLE_, r->a, n, DOUBLE_, r->tau, DOUBLE_, r->work, r->bytes, r->host_work, r->host_bytes,
               r->info);
         break;
+    case SYTRF:
+    case SYSV:
+        SOLVE(Dsytrf, r->handle, LOWER_, (int)n, r->a, (int)n, r->narrow, r->work, (int)(r->bytes / sizeof(double)), r->info);
+        break;
     default:
         SOLVE(Xpotrf, r->handle, r->params, LOWER_, n, DOUBLE_, r->a, n, DOUBLE_, r->work, r->bytes, r->host_work, r->host_bytes, r->info);
     }
     if (r->problem == GESV)
         SOLVE(Xgetrs, r->handle, r->params, OP_N, n, r->sides, DOUBLE_, r->a, n, r->pivots, DOUBLE_, r->b, n, r->info);
+    if (r->problem == SYSV) {
+        widen(r);
+        SOLVE(Xsytrs, r->handle, LOWER_, n, r->sides, DOUBLE_, r->a, n, r->pivots, DOUBLE_, r->b, n, r->work, r->bytes, r->host_work,
+              r->host_bytes, r->info);
+    }
     if (r->problem == QR)
         SOLVE(Dorgqr, r->handle, (int)n, (int)n, (int)n, r->a, (int)n, r->tau, r->work, (int)(r->bytes / sizeof(double)), r->info);
     if (r->problem == INV) {
@@ -94,10 +128,11 @@ static void measure(enum problem problem, int n, int reps, int sides_)
     struct run r = {.problem = problem, .n = n, .sides = problem == INV ? n : sides_};
     sides_ = (int)r.sides;
     size_t all = (size_t)n * (size_t)n, of_b = (size_t)n * (size_t)sides_;
-    int solves = problem == GESV || problem == POSV, info = 0, kept = 1;
+    int solves = problem_solves(problem), info = 0, kept = 1;
     double *host = pinned_doubles(all), *sides = pinned_doubles(of_b), *original = device_doubles(all);
     r.a = device_doubles(all), r.b = device_doubles(of_b), r.tau = device_doubles((size_t)n);
-    r.pivots = device_bytes((size_t)n * sizeof *r.pivots), r.info = device_bytes(sizeof *r.info);
+    r.pivots = device_bytes((size_t)n * sizeof *r.pivots), r.narrow = device_bytes((size_t)n * sizeof *r.narrow);
+    r.info = device_bytes(sizeof *r.info);
     r.stream = new_stream();
     SOLVE(Create, &r.handle);
     SOLVE(SetStream, r.handle, r.stream);
@@ -132,7 +167,7 @@ static void measure(enum problem problem, int n, int reps, int sides_)
         if (info)
             die("%s: info %d", problem_names[problem], info);
     }
-    if (problem == POTRF || problem == POSV) {
+    if (problem == POTRF || problem == POSV || problem == SYTRF || problem == SYSV) {
         copy(host, r.a, all, TO_HOST);
         double *other = doubles(all);
         solve_matrix(problem, (size_t)n, other);
@@ -165,7 +200,7 @@ static void measure(enum problem problem, int n, int reps, int sides_)
     snprintf(more, sizeof more, ",\"problem\":\"%s\"", problem_names[problem]);
     emit("solve", (size_t)n, "copies", &copied, more);
     fflush(stdout);
-    void *memory[] = {r.a, r.b, r.tau, r.pivots, r.info, r.work, original, r.identity};
+    void *memory[] = {r.a, r.b, r.tau, r.pivots, r.narrow, r.info, r.work, original, r.identity};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         CU(Free, memory[i]);
     CU(HostUnregister, host);

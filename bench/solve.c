@@ -1,7 +1,7 @@
 /* Dense solvers of LAPACK, whose library may be the host's or another in front of it.
  *
  *   solve PROBLEMS SIZES REPS [SIDES]     a JSON line for each problem (of getrf, potrf, geqrf, gesv, posv; inv: getrf and
- *                                         getri; qr: geqrf and orgqr; geqp3) and order
+ *                                         getri; qr: geqrf and orgqr; geqp3, sytrf, sysv) and order
  *
  * Before each repetition the program writes the matrix anew. `seconds`: the call. Keys: `read`, seconds in which one thread adds up
  * the factor afterwards (the median); `check`, its sum of absolute values; `info`.
@@ -22,6 +22,8 @@ void dgeqp3_(const int *, const int *, double *, const int *, int *, double *, d
 void dgetri_(const int *, double *, const int *, const int *, double *, const int *, int *);
 void dorgqr_(const int *, const int *, const int *, double *, const int *, const double *, double *, const int *, int *);
 void dgesv_(const int *, const int *, double *, const int *, int *, double *, const int *, int *);
+void dsytrf_(const char *, const int *, double *, const int *, int *, double *, const int *, int *, size_t);
+void dsysv_(const char *, const int *, const int *, double *, const int *, int *, double *, const int *, double *, const int *, int *, size_t);
 void dposv_(const char *, const int *, const int *, double *, const int *, double *, const int *, int *, size_t);
 
 static void measure(enum problem problem, int n, int reps, int sides)
@@ -47,13 +49,15 @@ static void measure(enum problem problem, int n, int reps, int sides)
         case GEQP3: dgeqp3_(&n, &n, a, &n, pivots, tau, work, &length, &info); break;
         case INV: dgetrf_(&n, &n, a, &n, pivots, &info), dgetri_(&n, a, &n, pivots, work, &length, &info); break;
         case QR: dgeqrf_(&n, &n, a, &n, tau, work, &length, &info), dorgqr_(&n, &n, &n, a, &n, tau, work, &length, &info); break;
+        case SYTRF: dsytrf_("L", &n, a, &n, pivots, work, &length, &info, 1); break;
+        case SYSV: dsysv_("L", &n, &sides, a, &n, pivots, b, &n, work, &length, &info, 1); break;
         case GESV: dgesv_(&n, &sides, a, &n, pivots, b, &n, &info); break;
         default: dposv_("L", &n, &sides, a, &n, b, &n, &info, 1);
         }
         double called = now();
         if (info)
             die("%s: info %d", problem_names[problem], info);
-        total = problem == GESV || problem == POSV ? sum(b, of_b, 1) : sum(a, all, 1);
+        total = problem_solves(problem) ? sum(b, of_b, 1) : sum(a, all, 1);
         double ended = now();
         if (r >= 0)
             add(&calls, called - start), add(&reads, ended - called);

@@ -4,7 +4,7 @@
 
 #include "common.h"
 
-const char *const problem_names[PROBLEMS] = {"getrf", "potrf", "geqrf", "gesv", "posv", "inv", "qr", "geqp3"};
+const char *const problem_names[PROBLEMS] = {"getrf", "potrf", "geqrf", "gesv", "posv", "inv", "qr", "geqp3", "sytrf", "sysv"};
 
 enum problem problem_of(const char *name)
 {
@@ -14,9 +14,14 @@ enum problem problem_of(const char *name)
     die("no problem %s", name);
 }
 
+int problem_solves(enum problem problem)
+{
+    return problem == GESV || problem == POSV || problem == SYSV;
+}
+
 struct part {
     size_t n;
-    double *a;
+    double *a, diagonal;
 };
 
 static void columns(void *arg, size_t from, size_t to, int thread)
@@ -28,14 +33,15 @@ static void columns(void *arg, size_t from, size_t to, int thread)
             size_t low = i < j ? i : j, high = i < j ? j : i;
             p->a[j * p->n + i] = value(71, low * p->n + high);
         }
-        p->a[j * p->n + j] = 1024.0 * (double)p->n;
+        p->a[j * p->n + j] += p->diagonal;
     }
 }
 
 void solve_matrix(enum problem problem, size_t n, double *a)
 {
-    struct part p = {n, a};
-    if (problem == POTRF || problem == POSV)
+    int positive = problem == POTRF || problem == POSV;
+    struct part p = {n, a, positive ? 1024.0 * (double)n : 0};
+    if (positive || problem == SYTRF || problem == SYSV)
         parallel(n, 0, columns, &p);
     else
         fill(a, n * n, 70);
@@ -47,8 +53,10 @@ double solve_flops(enum problem problem, double n, double sides)
     switch (problem) {
     case GETRF: return 2 * cube / 3;
     case GESV: return 2 * cube / 3 + twice;
-    case POTRF: return cube / 3;
-    case POSV: return cube / 3 + twice;
+    case POTRF:
+    case SYTRF: return cube / 3;
+    case POSV:
+    case SYSV: return cube / 3 + twice;
     case INV: return 2 * cube;
     case QR: return 8 * cube / 3;
     default: return 4 * cube / 3;

@@ -64,7 +64,7 @@ programs() {
         cut "$p"
         # Least squares are tested with each combination of sizes, block sizes and ranks: of the sizes and block sizes one or two.
         sed -i -e 2c1 -e 3c50 -e 4c2 -e '5c10 50' -e 6c1 -e 7c2 -e 8c1 -e 9c20 -e 10c1 "${p}test.${p^}LS.in"
-        for input in "${p}test.${p^}"{GE,PO,TR,QR,LQ,LS,QP}.in; do echo "${input%.in} xlintst$p $input"; done
+        for input in "${p}test.${p^}"{GE,PO,TR,QR,LQ,LS,QP,SY}.in; do echo "${input%.in} xlintst$p $input"; done
         return
     fi
     if [ -n "$pairs" ]; then

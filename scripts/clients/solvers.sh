@@ -1,7 +1,8 @@
 #!/bin/bash
 # LAPACK's solvers on devices in four precisions: getrf, getrs, gesv, getri, potrf, potrs, posv, potri, trtrs, trtri and lauum, of matrices
 # whose factors and inverses are exact, give what they give plainly, bit by bit; the factors of geqrf, orgqr and ormqr give the matrix; gelqf,
-# orglq, ormlq, gels, gelsd, gelss and gelsy give what plain loops give; geqp3 chooses the longest columns, and its factors give the matrix.
+# orglq, ormlq, gels, gelsd, gelss and gelsy give what plain loops give; geqp3 chooses the longest columns, and its factors give the matrix;
+# sytrf, sytrs and sysv of symmetric matrices with exact factors, with blocks of order two, give what they give plainly, pivots included.
 # With 64-bit integers under plain names, too. On several devices, and in less memory than the matrix takes, potrf, posv, getrf and gesv by
 # tiles.
 #
@@ -73,6 +74,7 @@ for setting in "${settings[@]}"; do
             "calls.${p}getri.offloaded==2" "calls.${p}potri.offloaded==4" "calls.${p}trtrs.offloaded==30" "calls.${p}geqrf.offloaded>=14"
             "calls.${p}gelqf.offloaded>=10" "calls.${p}gels.offloaded==12" "calls.${p}gels.why_host.unsupported==18"
             "calls.${p}trtri.offloaded==10" "calls.${p}lauum.offloaded==4" "calls.${p}gels"{d,s,y}{.offloaded==4,.why_host.unsupported==6} "calls.${p}geqp3.offloaded>=26" "calls.${p}geqp3.why_host.unsupported>=4"
+            "calls.${p}sytrf.offloaded>=8" "calls.${p}sytrf.why_host.unsupported>=8" "calls.${p}sytrs.offloaded>=4" "calls.${p}sysv.offloaded==4" "calls.${p}sysv.why_host.unsupported==4"
             "calls.${p}gecon.offloaded==22" "calls.${p}pocon.offloaded==4"); done
         checks+=(calls.{sor,cun,zun}{gqr.offloaded==6,mqr.offloaded'>='56,glq.offloaded'>='4,mlq.offloaded'>='24})
         checks+=("calls.dgesv.offloaded==4" "calls.dgesv.why_host.unsupported==2" "calls.dgesv.why_host.forked==3")

@@ -9,12 +9,13 @@
 )]
 
 use core::ffi::{c_int, c_void};
+use core::ptr;
 
 use semcache::base::dense::{DenseKernel, Step};
 use semcache::base::{Dtype, Op, Side, Uplo};
 use semcache::device::api::{Backend, Operand, Region, Shape};
 
-use crate::blas::Call;
+use crate::blas::{self, Call};
 use crate::cpu;
 use crate::machine::{machine, status};
 use crate::memory::Place;
@@ -27,7 +28,7 @@ use crate::state::lock;
 /// Device memory of the work space is aligned so.
 const ALIGNED: usize = 256;
 
-/// Bytes of host memory that a factorization by LU or QR of an odd number of columns needs.
+/// Bytes of host memory that a factorization by LU or QR, and a solution of a symmetric system, need of an odd number of columns.
 const HOST: usize = 64;
 
 /// What the work space is overwritten with.
@@ -55,7 +56,7 @@ fn piece(addr: u64, bytes: usize) -> (Region, Shape) {
 pub(crate) fn space(kernel: &DenseKernel) -> (usize, usize) {
     let device = 4096 + (kernel.m + kernel.n + kernel.sides) * kernel.dtype.size();
     let host = match kernel.step {
-        Step::Lu | Step::Qr if kernel.n % 2 == 1 => HOST,
+        Step::Lu | Step::Qr | Step::SymmetricSolve if kernel.n % 2 == 1 => HOST,
         _ => 0,
     };
     (device.next_power_of_two(), host)
@@ -128,16 +129,37 @@ pub(crate) unsafe fn put_space(kernel: &DenseKernel, lda: i64, to: [*mut usize; 
     }
 }
 
+/// Stores the size of the work space in device memory, in elements, as functions with 32-bit integers do.
+///
+/// # Safety
+/// As [`put_space`].
+pub(crate) unsafe fn put_elements(kernel: &DenseKernel, to: *mut c_int) -> Outcome {
+    let (bytes, _) = space(kernel);
+    let elements = c_int::try_from(bytes / kernel.dtype.size());
+    // SAFETY: the caller keeps this function's contract.
+    unsafe { put(to, elements.map_err(|_| Status::InvalidValue)?) }
+}
+
 /// Work space as the program passes it: addresses and bytes.
 pub(crate) struct Space {
     pub(crate) device: (u64, usize),
     pub(crate) host: (*mut c_void, usize),
 }
 
+impl Space {
+    /// In device memory alone, as functions with 32-bit integers take it: in elements.
+    pub(crate) fn of(work: u64, elements: c_int, dtype: Dtype) -> Outcome<Space> {
+        Ok(Space {
+            device: (work, blas::size(elements)? * dtype.size()),
+            host: (ptr::null_mut(), 0),
+        })
+    }
+}
+
 /// Checks that the operands are aligned device memory of the handle's device, and that no two of them overlap.
 fn check(call: &Call, kernel: &DenseKernel) -> Outcome {
     let any = kernel.m.min(kernel.n) > 0;
-    let pivots = kernel.step.has_pivots() && any;
+    let pivots = kernel.step.pivot() > 0 && any;
     let tau = kernel.step.has_tau() && any;
     if kernel.info == 0 || pivots && kernel.pivots == 0 || tau && kernel.tau == 0 {
         return Err(Status::InvalidValue);
@@ -147,7 +169,7 @@ fn check(call: &Call, kernel: &DenseKernel) -> Outcome {
     let aligned = [
         (kernel.a.addr, element),
         (kernel.b.addr, element),
-        (kernel.pivots, DenseKernel::PIVOT),
+        (kernel.pivots, kernel.step.pivot().max(1)),
         (kernel.tau, element),
         (kernel.info, DenseKernel::INFO),
         (kernel.scratch, ALIGNED),

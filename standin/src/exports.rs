@@ -15,8 +15,8 @@ use crate::descriptors::Kind;
 use crate::table::{Entry, functions};
 use crate::transfer::{Copy2, Copy3};
 use crate::{
-    allocate, blas, context, exchange, level2, level3, matrices, order, packed, platform, qr,
-    solver, sparse, transfer,
+    allocate, blas, context, exchange, indefinite, level2, level3, matrices, order, packed,
+    platform, qr, solver, sparse, transfer,
 };
 
 macro_rules! exports {

@@ -16,9 +16,9 @@
 //!   matrices and cuSOLVER's functions do not.
 //! * `cusparseSpMV` depends on what `cusparseSpMV_preprocess` left in scratch memory, and on the row offsets and column
 //!   indices of that moment; all other products overwrite their scratch memory (`multiply`).
-//! * cuSOLVER's factorizations (LU, Cholesky: `solver`; QR: `qr`) and products with the Q of QR overwrite all of the work space that
-//!   they ask for: the part in device memory in stream order, the part in host memory inside the call and again when the factorization
-//!   is complete (`dense`).
+//! * cuSOLVER's factorizations (LU, Cholesky: `solver`; QR: `qr`; of symmetric matrices: `indefinite`), products with the Q of QR and
+//!   solutions of symmetric systems overwrite all of the work space that they ask for: the part in device memory in stream order, the
+//!   part in host memory inside the call and again when the operation is complete (`dense`).
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -43,6 +43,7 @@ mod end;
 mod exchange;
 mod exports;
 mod files;
+mod indefinite;
 mod kernel;
 mod level2;
 mod level3;

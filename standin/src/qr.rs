@@ -7,16 +7,16 @@
 )]
 
 use core::ffi::{c_int, c_void};
-use core::ptr;
 
 use semcache::base::dense::{DenseKernel, Step};
 use semcache::base::{Dtype, Op, Side};
 
 use crate::blas;
-use crate::dense::{Space, call, call_with, common, launch_in, matrix, put_space, space, step};
+use crate::dense::{
+    Space, call, call_with, common, launch_in, matrix, put_elements, put_space, step,
+};
 use crate::level3;
 use crate::names::{Outcome, Status};
-use crate::platform::put;
 
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn factor_space(
@@ -123,10 +123,8 @@ pub(crate) unsafe fn product_space(
     let kernel = product_of(dtype, [side, op], [m, n, k])?;
     matrix(0, lda.into(), (kernel.m, 0))?;
     matrix(0, ldc.into(), (kernel.b_size().0, 0))?;
-    let (bytes, _) = space(&kernel);
-    let size = c_int::try_from(bytes / dtype.size()).map_err(|_| Status::InvalidValue)?;
     // SAFETY: the program's arguments, which keep the contract of the C function.
-    unsafe { put(elements, size) }
+    unsafe { put_elements(&kernel, elements) }
 }
 
 #[expect(clippy::too_many_arguments, reason = "as in C")]
@@ -156,10 +154,7 @@ pub(crate) unsafe fn product(
         info,
         ..kernel
     };
-    let space = Space {
-        device: (work, blas::size(elements)? * dtype.size()),
-        host: (ptr::null_mut(), 0),
-    };
+    let space = Space::of(work, elements, dtype)?;
     // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { launch_in(call, kernel, &space) }
 }

@@ -217,6 +217,18 @@ macro_rules! functions {
             Solver [cusolverDnSlaswp: S, cusolverDnDlaswp: D, cusolverDnClaswp: C, cusolverDnZlaswp: Z]
                 (handle: usize, n: c_int, a: u64, lda: c_int, k1: c_int, k2: c_int, pivots: u64, increment: c_int)
                 => exchange::exchange;
+            Solver [cusolverDnSsytrf_bufferSize: S, cusolverDnDsytrf_bufferSize: D, cusolverDnCsytrf_bufferSize: C,
+                    cusolverDnZsytrf_bufferSize: Z]
+                (handle: usize, n: c_int, a: u64, lda: c_int, elements: *mut c_int) => indefinite::factor_space;
+            Solver [cusolverDnSsytrf: S, cusolverDnDsytrf: D, cusolverDnCsytrf: C, cusolverDnZsytrf: Z]
+                (handle: usize, uplo: c_int, n: c_int, a: u64, lda: c_int, pivots: u64, work: u64, elements: c_int, info: u64)
+                => indefinite::factor;
+            Solver [cusolverDnXsytrs_bufferSize]
+                (handle: usize, uplo: c_int, n: i64, sides: i64, type_a: c_int, a: u64, lda: i64, pivots: u64, type_b: c_int, b: u64,
+                 ldb: i64, device: *mut usize, host: *mut usize) => indefinite::solve_space;
+            Solver [cusolverDnXsytrs]
+                (handle: usize, uplo: c_int, n: i64, sides: i64, type_a: c_int, a: u64, lda: i64, pivots: u64, type_b: c_int, b: u64,
+                 ldb: i64, device: u64, device_bytes: usize, host: *mut c_void, host_bytes: usize, info: u64) => indefinite::solve;
         }
     };
 }

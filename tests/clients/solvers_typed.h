@@ -399,6 +399,7 @@ static void CALL(_qr)(INT m, INT n, INT cols)
     free(a), free(r), free(q), free(of), free(tau), free(work);
 }
 #include "solvers_rows.h"
+#include "solvers_symmetric.h"
 #endif
 
 static void CALL(_run)(INT n)
@@ -512,6 +513,7 @@ static void CALL(_run)(INT n)
     free(square);
     CALL(_inverses)(n);
     CALL(_conditions)(n);
+    CALL(_symmetric)(n);
     CALL(_qr)(n + 30, n, n);
     CALL(_qr)(n, n, n);
     CALL(_qr)(n + 30, n, n + 20);

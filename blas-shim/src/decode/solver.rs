@@ -145,6 +145,7 @@ pub(crate) unsafe fn decode(
         Solver::Potrf | Solver::Potrs | Solver::Posv | Solver::Potri | Solver::Pocon => {
             uplo = r.uplo()?;
         }
+        Solver::Sytrf | Solver::Sytrs | Solver::Sysv => uplo = r.uplo()?,
         Solver::Gecon => {
             op = r.choice(&[
                 (b'1', 0, Op::None),
@@ -167,6 +168,7 @@ pub(crate) unsafe fn decode(
             ((first, cols), None, first.min(cols))
         }
         Solver::Potrf
+        | Solver::Sytrf
         | Solver::Getri
         | Solver::Potri
         | Solver::Gecon
@@ -213,12 +215,17 @@ pub(crate) unsafe fn decode(
     }
     let a = matrix(&mut r, a)?;
     let pivots = match solver {
-        Solver::Getrf | Solver::Getrs | Solver::Gesv | Solver::Getri | Solver::Geqp3 => {
-            Some(Pivots {
-                addr: r.readable()?,
-                wide: binding.width == Width::Bits64,
-            })
-        }
+        Solver::Getrf
+        | Solver::Getrs
+        | Solver::Gesv
+        | Solver::Getri
+        | Solver::Geqp3
+        | Solver::Sytrf
+        | Solver::Sytrs
+        | Solver::Sysv => Some(Pivots {
+            addr: r.readable()?,
+            wide: binding.width == Width::Bits64,
+        }),
         _ => None,
     };
     let tau = match solver {
@@ -274,6 +281,8 @@ pub(crate) unsafe fn decode(
         let least = match (solver, b.as_ref(), side) {
             // What LAPACK asks for is compared once it has said so.
             (Solver::Gelsd | Solver::Gelss | Solver::Gelsy, ..) => 1,
+            // Its columns are as many as there are room for.
+            (Solver::Sytrf | Solver::Sysv, ..) => 1,
             // Norms of columns besides, which complex types have elsewhere.
             (Solver::Geqp3, ..) if symbol.dtype.is_complex() => a.cols.saturating_add(1),
             (Solver::Geqp3, ..) => a.cols.saturating_mul(3).saturating_add(1),
@@ -341,10 +350,13 @@ fn is_outside(system: &System, (addr, bytes): (usize, usize)) -> bool {
         .all(|(from, to)| end <= from || to <= addr)
 }
 
-/// Whether cuSOLVER's product with Q, whose integers have 32 bits, can reach all elements.
+/// Whether cuSOLVER's product with Q and its factorization of a symmetric matrix, whose integers have 32 bits, can reach all elements.
 fn narrow(system: &System) -> bool {
     let elements = |view: View| view.ld.saturating_mul(view.cols);
-    system.applies() != Some(Step::ApplyQ)
+    let narrow = system
+        .steps()
+        .any(|step| matches!(step, Step::ApplyQ | Step::Symmetric));
+    !narrow
         || system
             .matrices()
             .all(|view| elements(view) <= i32::MAX as usize)

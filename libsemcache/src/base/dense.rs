@@ -21,6 +21,11 @@ pub enum Step {
     ApplyQ,
     /// Exchanges rows of B by the pivots of [`Step::Lu`] (laswp), which are not more than its rows. It has no A and no INFO.
     Exchange,
+    /// `A = L D L^T` or `U D U^T` of a symmetric matrix, D with blocks of order one and two, by the pivoting of Bunch and Kaufman; one
+    /// triangle is read and written (sytrf). Complex matrices are symmetric, too, not Hermitian.
+    Symmetric,
+    /// Solves `A X = B` by the factors of [`Step::Symmetric`] (sytrs).
+    SymmetricSolve,
 }
 
 impl Step {
@@ -35,20 +40,29 @@ impl Step {
             Step::Qr => "geqrf",
             Step::ApplyQ => "ormqr",
             Step::Exchange => "laswp",
+            Step::Symmetric => "sytrf",
+            Step::SymmetricSolve => "sytrs",
         }
     }
 
     /// Whether it changes B by a factor, which stays as it is.
     #[must_use]
     pub const fn changes_b(self) -> bool {
-        use Step::{ApplyQ, CholeskySolve, Exchange, LuSolve};
-        matches!(self, LuSolve | CholeskySolve | ApplyQ | Exchange)
+        use Step::{ApplyQ, CholeskySolve, Exchange, LuSolve, SymmetricSolve};
+        matches!(
+            self,
+            LuSolve | CholeskySolve | ApplyQ | Exchange | SymmetricSolve
+        )
     }
 
-    /// Whether it has pivots.
+    /// Bytes of one of its pivots; 0 if it has none. cuSOLVER writes those of a symmetric matrix with 32 bits, and reads 64.
     #[must_use]
-    pub const fn has_pivots(self) -> bool {
-        matches!(self, Step::Lu | Step::LuSolve | Step::Exchange)
+    pub const fn pivot(self) -> usize {
+        match self {
+            Step::Lu | Step::LuSolve | Step::Exchange | Step::SymmetricSolve => DenseKernel::PIVOT,
+            Step::Symmetric => 4,
+            _ => 0,
+        }
     }
 
     /// Whether it has scalar factors of reflectors.
@@ -65,7 +79,7 @@ pub struct DenseKernel {
     pub step: Step,
     /// Element type of A and B.
     pub dtype: Dtype,
-    /// The triangle of a Cholesky factor.
+    /// The triangle of a Cholesky factor, or of a symmetric matrix.
     pub uplo: Uplo,
     /// `op(A)` of a solution by LU factors, `op(Q)` of a product with Q.
     pub op: Op,
@@ -82,12 +96,15 @@ pub struct DenseKernel {
     pub a: Operand,
     /// B, column-major, of `m` rows; of a product with Q on its right, columns.
     pub b: Operand,
-    /// The address of `min(m, n)` pivots, which are 64-bit integers: in step `i`, from 1, rows `i` and pivot `i` are exchanged.
+    /// The address of `min(m, n)` pivots, integers of [`Step::pivot`] bytes: in step `i`, from 1, rows `i` and pivot `i` are exchanged. Those
+    /// of the two columns of a block of order two are the same negative number: the row that is exchanged with that of its lower column,
+    /// in an upper triangle of its upper one.
     pub pivots: u64,
     /// The address of `min(m, n)` scalar factors of reflectors, which are of A's element type: reflector `i` is `I - tau_i v_i v_i^H`.
     pub tau: u64,
     /// The address of a 32-bit integer, which a factorization sets to LAPACK's INFO: 0, or the number of the column, from 1, at which it
-    /// found the matrix singular, or not positive definite. After that A may be anything.
+    /// found the matrix singular, or not positive definite. After that A may be anything, but for a symmetric one: there INFO may be 0
+    /// although D has a block of order one that is zero.
     pub info: u64,
     /// The address of as much memory as the device asks for.
     pub scratch: u64,
@@ -127,8 +144,8 @@ impl DenseWork {
         let real = match self.step {
             Step::Lu => lu(),
             Step::Qr => 2.0 * lu(),
-            Step::Cholesky => n.powi(3) / 3.0,
-            Step::LuSolve | Step::CholeskySolve => 2.0 * n * n * sides,
+            Step::Cholesky | Step::Symmetric => n.powi(3) / 3.0,
+            Step::LuSolve | Step::CholeskySolve | Step::SymmetricSolve => 2.0 * n * n * sides,
             Step::ApplyQ => 2.0 * n * (2.0 * m - n) * sides,
             Step::Exchange => 0.0,
         };
@@ -138,10 +155,12 @@ impl DenseWork {
 
 /// Seconds for each column of A that a GPU takes besides what its arithmetic takes: of the panels, whose columns follow each other, or
 /// of triangular solutions with few columns. Fitted to cuSOLVER on an H200, orders 512 to 16384 (bench/results/h200-x1-solvers.md), but for
-/// the last one, of exchanges, which is a guess.
-const COLUMN_S: [f64; 7] = [2.3e-6, 0.9e-6, 0.4e-6, 0.65e-6, 4.6e-6, 0.7e-6, 0.1e-6];
+/// the one of exchanges, which is a guess.
+const COLUMN_S: [f64; 9] = [
+    2.3e-6, 0.9e-6, 0.4e-6, 0.65e-6, 4.6e-6, 0.7e-6, 0.1e-6, 36e-6, 30e-6,
+];
 /// What its arithmetic reaches of the rate of large products.
-const SHARE: [f64; 7] = [0.55, 0.8, 0.7, 0.8, 0.37, 0.75, 1.0];
+const SHARE: [f64; 9] = [0.55, 0.8, 0.7, 0.8, 0.37, 0.75, 1.0, 0.06, 0.5];
 
 impl DenseWork {
     /// Seconds on a device that computes large products of this element type at a rate, in flops per second.
@@ -155,7 +174,7 @@ impl DenseWork {
 }
 
 impl DenseKernel {
-    /// Bytes of a pivot.
+    /// Bytes of a pivot that a kernel reads.
     pub const PIVOT: usize = 8;
     /// Bytes of INFO.
     pub const INFO: usize = 4;
@@ -181,16 +200,16 @@ impl DenseKernel {
         };
         let (rows, cols) = self.b_size();
         let least = self.m.min(self.n);
-        let of_each = |has: bool, bytes: usize| if has { least * bytes } else { 0 };
+        let tau = match self.step.has_tau() {
+            true => least * self.dtype.size(),
+            false => 0,
+        };
         let exchanges = self.step == Step::Exchange;
         let all = [
             matrix(self.a, if exchanges { 0 } else { self.m }, self.n),
             matrix(self.b, rows, cols),
-            (
-                self.pivots,
-                of_each(self.step.has_pivots(), DenseKernel::PIVOT),
-            ),
-            (self.tau, of_each(self.step.has_tau(), self.dtype.size())),
+            (self.pivots, least * self.step.pivot()),
+            (self.tau, tau),
             (self.info, if exchanges { 0 } else { DenseKernel::INFO }),
             (self.scratch, self.scratch_bytes),
         ];

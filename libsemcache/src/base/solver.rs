@@ -116,6 +116,12 @@ solvers! {
     Gelsy: ["sgelsy", "dgelsy", "cgelsy", "zgelsy"], 14, 0, [11, 11], [0, 1, 3];
     /// Least squares by singular values.
     Gelss: ["sgelss", "dgelss", "cgelss", "zgelss"], 14, 0, [11, 11], [0, 1, 3];
+    /// Factors `A = L D L^T`, A symmetric.
+    Sytrf: ["ssytrf", "dsytrf", "csytrf", "zsytrf"], 8, 1, [6, 6], [1, 1, 2];
+    /// Solves by the factors of sytrf.
+    Sytrs: ["ssytrs", "dsytrs", "csytrs", "zsytrs"], 9, 1, [0, 0], [1, 1, 3];
+    /// Solves `A X = B`, A symmetric.
+    Sysv: ["ssysv", "dsysv", "csysv", "zsysv"], 11, 1, [9, 9], [1, 1, 3];
     /// The Schur form.
     Gees: ["sgees", "dgees", "cgees", "zgees"], 15, 2, [12, 11], [3, 3, 4];
     /// As gees, with condition numbers.
@@ -128,14 +134,15 @@ impl Solver {
     pub const fn runs_on_devices(self) -> bool {
         use Solver::{
             Gecon, Gelqf, Gels, Geqp3, Geqrf, Gesv, Getrf, Getri, Getrs, Lauum, Orglq, Orgqr,
-            Ormlq, Ormqr, Pocon, Posv, Potrf, Potri, Potrs, Trtri, Trtrs,
+            Ormlq, Ormqr, Pocon, Posv, Potrf, Potri, Potrs, Sysv, Sytrf, Sytrs, Trtri, Trtrs,
         };
         let lu = matches!(self, Getrf | Getrs | Gesv | Getri | Gecon);
         let cholesky = matches!(self, Potrf | Potrs | Posv | Potri | Pocon);
         let qr = matches!(self, Geqrf | Geqp3 | Orgqr | Ormqr | Gels);
         let lq = matches!(self, Gelqf | Orglq | Ormlq);
+        let symmetric = matches!(self, Sytrf | Sytrs | Sysv);
         let alone = matches!(self, Trtrs | Trtri | Lauum);
-        lu || cholesky || qr || lq || alone || self.is_finished_by_host()
+        lu || cholesky || qr || lq || symmetric || alone || self.is_finished_by_host()
     }
 
     /// Whether a device begins it, and LAPACK computes the rest: the least squares of R, which is square, instead of those of a tall A.

@@ -24,12 +24,14 @@ pub(crate) const PIECE: usize = 32 << 20;
 /// fault that protection costs.
 const RESEND_MAX: usize = 2 << 20;
 
-/// Number of device calls for which a small block that the CPU always rewrites stays unprotected (write-through).
-/// The same for a block of any size of which page protection takes longer than copies at each call; there also the number of its uses.
+/// Number of device calls for which a small block that the CPU always rewrites stays unprotected (write-through). The most of them for
+/// a block of any size of which page protection takes longer than copies at each call.
 const WRITE_THROUGH_CALLS: u64 = 64;
 
-/// Number of calls after which blocks become write-through and are protected again (`SEMCACHE_GATE=mixed`).
-const TURN: u64 = 8;
+/// Number of uses after which such a block, results of devices included, is protected again for one use, which tells whether page protection
+/// still takes longer: the CPU's accesses do not show in between. Also the number of calls after which blocks become write-through and are
+/// protected again by turns (`SEMCACHE_GATE=mixed`).
+const TURN: u32 = 8;
 
 impl Cache {
     /// Takes a new number for a call, by which the uses of blocks tell calls apart.
@@ -177,7 +179,7 @@ impl Cache {
     fn begin_with_results(&self, state: &mut State, id: AllocId, calls: u64) -> bool {
         let how = WriteThrough {
             until: state.calls + calls,
-            left: u32::try_from(calls).unwrap_or(u32::MAX),
+            left: TURN,
             results: true,
         };
         self.begin_write_through(state, id, how)
@@ -193,12 +195,12 @@ impl Cache {
 
     /// The blocks of a call become write-through for [`TURN`] calls on devices if its number says so (`SEMCACHE_GATE=mixed`).
     pub(super) fn take_turns(&self, state: &mut State, number: u64, operands: &[Operand]) {
-        if (number / TURN).is_multiple_of(2) {
+        if (number / u64::from(TURN)).is_multiple_of(2) {
             return;
         }
         for Operand { id, .. } in operands {
             if state.uses.write_through(*id).is_none() {
-                self.begin_with_results(state, *id, TURN);
+                self.begin_with_results(state, *id, TURN.into());
             }
         }
     }

@@ -162,10 +162,15 @@ impl BlockUse {
         self.prediction_error.unknown();
     }
 
-    /// The block's write-through time ends.
+    /// The block's write-through time ends. If results were written back, too, page protection was not to be had since it took too
+    /// long: the next use tells whether that still holds.
     pub(super) fn end_write_through(&mut self) {
+        let results = self.writes_through();
         self.inputs.end_write_through();
         self.prediction_error.unknown();
+        if results {
+            self.prediction_error.measure_anew();
+        }
     }
 
     /// The uploads of the block that later calls are to amortise.
@@ -376,8 +381,16 @@ mod tests {
         h.end_write_through();
         h.used();
         let expected = h.expected();
-        let protected = expected.beyond_s(1, true, now);
-        assert!((0.9e-3..1.1e-3).contains(&protected));
+        assert!(expected.beyond_s(1, true, now) == 0.0);
         assert!(expected.beyond_through_s(1, true, now) > 1.9e-3);
+        // One use while the block is protected tells whether that still takes longer.
+        h.on_devices(40, 1, true, now);
+        h.prediction_error().fault(1e-3);
+        h.touched(BIG, true, BIG);
+        h.used();
+        h.on_devices(41, 1, true, now);
+        h.touched(BIG, true, BIG);
+        let protected = h.expected().beyond_s(1, true, now);
+        assert!((0.9e-3..1.1e-3).contains(&protected), "{protected}");
     }
 }

@@ -10,7 +10,8 @@
 //!
 //! Inputs and outputs have errors of their own, and so have uses before which the CPU wrote the block and others: a program that
 //! stops rewriting its inputs no longer pays for the faults of its writes. Uses while a block is write-through have others again; there
-//! each call is a round, and its whole time counts, as it waits for its results.
+//! each call is a round, and its whole time counts, as it waits for its results. After such a time errors of the other kinds are not
+//! believed any more, and the next round of each kind counts alone, in the place of the last three.
 
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ struct Track {
     last: [f32; 3],
     rounds: u8,
     until: Option<Instant>,
+    /// The next round takes the place of all three.
+    anew: bool,
 }
 
 impl Track {
@@ -56,11 +59,17 @@ impl Track {
         last: [0.0; 3],
         rounds: 0,
         until: None,
+        anew: false,
     };
 
     fn add(&mut self, each: f32, panels: usize, now: Instant) {
-        self.last = [each, self.last[0], self.last[1]];
-        self.rounds = self.rounds.saturating_add(1);
+        (self.last, self.rounds) = match core::mem::take(&mut self.anew) {
+            true => ([each; 3], 3),
+            false => (
+                [each, self.last[0], self.last[1]],
+                self.rounds.saturating_add(1),
+            ),
+        };
         let long = f64::from(self.median()) * panels as f64 * BELIEVED_FOR;
         let long = Duration::from_secs_f64(long.clamp(0.0, BELIEVED_AT_MOST));
         self.until = now.checked_add(long);
@@ -172,6 +181,13 @@ impl PredictionError {
         self.now = None;
     }
 
+    /// What is known of uses while the block is protected does not count any more, until a round tells anew.
+    pub(super) fn measure_anew(&mut self) {
+        for track in &mut self.tracks[..Kind::THROUGH] {
+            (track.until, track.anew) = (None, true);
+        }
+    }
+
     /// The seconds that a use of `panels` panels is expected to take beyond the prediction.
     pub(super) fn expected_s(&self, panels: usize, kind: Kind, now: Instant) -> f64 {
         let track = &self.tracks[kind.0];
@@ -244,6 +260,21 @@ mod tests {
             prediction_error.took(call, 1e-3);
         }
         assert!(close(prediction_error.expected_s(1, OUTPUT, now), 1e-3));
+    }
+
+    #[test]
+    fn one_round_counts_where_it_is_measured_anew() {
+        let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
+        (0..4).for_each(|call| round(&mut prediction_error, call, 1e-3, now));
+        for (call, excess_s) in [(4, 1e-3), (6, 0.0)] {
+            assert!(close(prediction_error.expected_s(1, OUTPUT, now), 1e-3));
+            prediction_error.unknown();
+            prediction_error.measure_anew();
+            assert!(close(prediction_error.expected_s(1, OUTPUT, now), 0.0));
+            round(&mut prediction_error, call, excess_s, now);
+            prediction_error.used(call + 1, 1, OUTPUT, now);
+            assert!(close(prediction_error.expected_s(1, OUTPUT, now), excess_s));
+        }
     }
 
     #[test]

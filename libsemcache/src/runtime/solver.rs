@@ -3,7 +3,7 @@
 
 #![expect(unsafe_code, reason = "reads and writes the program's pivots")]
 
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use semcache_fault::arithmetic::Usual;
 
@@ -27,6 +27,7 @@ use crate::host;
 use crate::process::spent::{Spending, Spent};
 use crate::solver::compute::{Ended, Solution};
 use crate::solver::queue::Refused;
+use crate::solver::symmetric;
 use crate::solver::system::{Condition, Pivots, System};
 use crate::solver::tiled::tiling::Tiling;
 use crate::solver::worth::{self, Known};
@@ -127,6 +128,14 @@ fn attempted(system: &System) -> Result<Solution, WhyHost> {
             let mut given = load(pivots, count - 1, count)?;
             given.extend((count as i64).to_ne_bytes());
             given
+        }
+        (None, Some(pivots), _) if system.solver == Solver::Sytrs => {
+            let each = 0..system.pivot_count();
+            let all: Vec<i64> = each.map(|i| pivot(pivots, i)).collect();
+            match symmetric::are_pivots(system.uplo, &all) {
+                true => symmetric::bytes_of(&all),
+                false => return Err(WhyHost::BadArgument),
+            }
         }
         (None, Some(pivots), _) => load(pivots, system.pivot_count(), system.a.rows)?,
         (None, None, Some((addr, bytes))) => load_bytes(addr, bytes),
@@ -317,7 +326,7 @@ fn residencies(system: &System, cache: &Cache) -> Vec<Residency> {
 }
 
 /// Which steps and element types each device has loaded.
-static LOADED: [AtomicU32; MAX_DEVICES] = [const { AtomicU32::new(0) }; MAX_DEVICES];
+static LOADED: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEVICES];
 
 /// Loads what these kernels need, unless that was done. Returns how much scratch memory they take.
 fn prepared(
@@ -328,7 +337,7 @@ fn prepared(
     let mut scratch = 0;
     let loaded = LOADED.get(device.index()).ok_or(WhyHost::NoDevice)?;
     for kernel in kernels {
-        let bit = 1 << (kernel.step as u32 * 4 + kernel.dtype as u32);
+        let bit = 1u64 << (kernel.step as u32 * 4 + kernel.dtype as u32);
         if loaded.load(Relaxed) & bit == 0 {
             let _starting = Spending::on(Spent::Starting);
             let made = backend.load_solver(device, kernel);

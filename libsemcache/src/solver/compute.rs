@@ -4,6 +4,7 @@ use super::blas::{elements, values};
 use super::condition::{Apply, one_norm};
 use super::least_squares::is_unscaled;
 use super::queue::{HEAD, Home, OF_SECOND, Queueing, ROOM, Refused, SUMS};
+use super::symmetric;
 use super::system::{Condition, System, adjoint, range};
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{DeviceId, Diag, Dtype, Form, Intent, Op, Rect, Routine, Solver, Uplo, Value};
@@ -94,8 +95,8 @@ impl Queueing<'_> {
                 true => self.upper(&factor, &a)?,
                 false => self.made(system.a, &factor, &a),
             });
-            // The triangle that Cholesky leaves may hold anything.
-            if step != Step::Cholesky {
+            // The triangle that is not read may hold anything.
+            if matches!(step, Step::Lu | Step::Qr) {
                 sums = self.sum(&factor, answer, sums)?;
                 ends.push(sums);
             }
@@ -107,6 +108,19 @@ impl Queueing<'_> {
             true => Some(self.diagonal(system.worked(), &factor)?),
             false => None,
         };
+        let beside = match system.factors() {
+            Some(Step::Symmetric) => self.beside_diagonal(&factor)?,
+            _ => None,
+        };
+        let mut of_second = answer;
+        if system.factors() == Some(Step::Symmetric) {
+            if info(self.answer(answer)?) != 0 {
+                return Ok(Ended::Info);
+            }
+            if system.applies().is_some() {
+                of_second = self.widened(answer)?;
+            }
+        }
         let second = match system.b {
             Some(view) => {
                 let b = self.placed(view)?;
@@ -139,7 +153,7 @@ impl Queueing<'_> {
                     }
                 }
                 (_, Some(step)) => {
-                    self.step(step, &factor, Some(&result), answer, Intent::Update)?;
+                    self.step(step, &factor, Some(&result), of_second, Intent::Update)?;
                 }
                 (_, None) => self.triangular(&factor, &result)?,
             }
@@ -157,11 +171,11 @@ impl Queueing<'_> {
         {
             return Ok(Ended::Info);
         }
-        let answer = self.answer(answer)?;
+        let (answer, of_second) = (self.answer(answer)?, self.answer(of_second)?);
         if system.factors().is_some() && info(answer) != 0 {
             return Ok(Ended::Info);
         }
-        if system.applies().is_some() && info(&answer[OF_SECOND..]) != 0 {
+        if system.applies().is_some() && info(&of_second[OF_SECOND..]) != 0 {
             return Err(Refused::Other);
         }
         // Large matrices have several sums.
@@ -178,6 +192,13 @@ impl Queueing<'_> {
         let (mut pivots, mut tau) = (Vec::new(), Vec::new());
         match system.factors() {
             Some(Step::Qr) => tau = found,
+            Some(Step::Symmetric) => {
+                pivots = symmetric::pivots_of(system, &found)?;
+                let of = |at: Option<usize>| at.map_or(Ok(&[][..]), |at| self.answer(at));
+                if !symmetric::is_usual(system, &pivots, [of(diagonal)?, of(beside)?]) {
+                    return Ok(Ended::Info);
+                }
+            }
             _ => pivots = pivots_of(&found, system.a.rows)?,
         }
         let home = self.store(&results)?;

@@ -12,6 +12,7 @@ mod least_squares;
 mod pivoted;
 mod pivoting;
 pub mod queue;
+pub mod symmetric;
 pub mod system;
 pub mod tiled;
 mod triangle;

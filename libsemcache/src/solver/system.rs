@@ -1,6 +1,6 @@
 //! What a call of a solver asks for.
 
-use crate::base::dense::{DenseKernel, DenseWork, Step};
+use crate::base::dense::{DenseWork, Step};
 use crate::base::{Diag, Dtype, Op, Rect, Side, Solver, Uplo};
 use crate::hints::view::View;
 
@@ -37,7 +37,7 @@ pub struct System {
     pub solver: Solver,
     /// The element type.
     pub dtype: Dtype,
-    /// The triangle of a positive definite or triangular matrix.
+    /// The triangle of a positive definite, symmetric or triangular matrix.
     pub uplo: Uplo,
     /// `op(A)` of getrs, trtrs and gels, `op(Q)` of ormqr and ormlq; of gecon, `ConjTrans` for the infinity norm, which is the one-norm of the conjugate
     /// transpose.
@@ -51,7 +51,7 @@ pub struct System {
     /// The right sides, or the other factor of a product with Q. Of gels the right sides and, in as many rows as A has rows or columns,
     /// the solutions.
     pub b: Option<View>,
-    /// The pivots of getrf, getrs, gesv and getri, and the permutation of geqp3.
+    /// The pivots of getrf, getrs, gesv, getri, sytrf, sytrs and sysv, and the permutation of geqp3.
     pub pivots: Option<Pivots>,
     /// The address and the number of the scalar factors of the reflectors of geqrf, geqp3, orgqr and ormqr, and of gelqf, orglq and
     /// ormlq.
@@ -67,6 +67,7 @@ impl System {
         match self.solver {
             Solver::Getrf | Solver::Gesv => Some(Step::Lu),
             Solver::Potrf | Solver::Posv => Some(Step::Cholesky),
+            Solver::Sytrf | Solver::Sysv => Some(Step::Symmetric),
             Solver::Geqrf | Solver::Gelqf | Solver::Gels => Some(Step::Qr),
             _ if self.solver.is_finished_by_host() => Some(Step::Qr),
             _ => None,
@@ -86,6 +87,7 @@ impl System {
         match self.solver {
             Solver::Getrs | Solver::Gesv | Solver::Getri => Some(Step::LuSolve),
             Solver::Potrs | Solver::Posv => Some(Step::CholeskySolve),
+            Solver::Sytrs | Solver::Sysv => Some(Step::SymmetricSolve),
             Solver::Ormqr | Solver::Orgqr | Solver::Ormlq | Solver::Orglq => Some(Step::ApplyQ),
             Solver::Gels => Some(Step::ApplyQ),
             _ if self.solver.is_finished_by_host() => Some(Step::ApplyQ),
@@ -218,9 +220,9 @@ impl System {
     pub fn found(&self) -> usize {
         let least = self.a.rows.min(self.a.cols);
         match self.factors() {
-            Some(Step::Lu) => least * DenseKernel::PIVOT,
             Some(Step::Qr) => least * self.dtype.size(),
-            _ => 0,
+            Some(step) => least * step.pivot(),
+            None => 0,
         }
     }
 
@@ -400,7 +402,7 @@ mod tests {
             potrf.work().map(|w| w.step).collect::<Vec<_>>(),
             [Step::Cholesky]
         );
-        assert!(Solver::ALL.iter().filter(|s| s.runs_on_devices()).count() == 24);
+        assert!(Solver::ALL.iter().filter(|s| s.runs_on_devices()).count() == 27);
     }
 
     #[test]

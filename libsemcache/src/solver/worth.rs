@@ -38,6 +38,9 @@ const PIVOTED_S: [f64; 3] = [200e-6, 10e-6, 12e-9];
 /// besides. OpenBLAS 0.3.21 on 16 cores, as above; calls that the host computes correct it.
 const THROUGH: f64 = 130e9;
 const HOST_COLUMN_S: f64 = 25e-6;
+/// How much longer than other factorizations, of as much work, the host takes for that of a symmetric matrix: OpenBLAS 0.3.21 on 16 cores,
+/// orders 2048 to 8192 (as above).
+const SYMMETRIC: f64 = 6.5;
 /// What triangular solutions and updates of a triangle reach of the rate of large products.
 const BLAS_SHARE: f64 = 0.7;
 /// The host computes unless a device is predicted to need a smaller share of its time than this.
@@ -171,6 +174,10 @@ pub fn host_s(system: &System, flops_per_s: f64) -> f64 {
         Solver::Geqp3 => pivoted_s(system, size, rate),
         Solver::Gelsy => {
             pivoted_s(system, size, rate) + (flops(system) - qr(system).flops()) / rate
+        }
+        Solver::Sytrf | Solver::Sysv => {
+            let factor = system.work().next().map_or(0.0, |work| work.flops());
+            (flops(system) + (SYMMETRIC - 1.0) * factor) / rate
         }
         _ => flops(system) / rate + left_s(system, rate),
     }

@@ -126,6 +126,7 @@ pub(super) fn all(b: &dyn Backend) {
             for uplo in UPLOS {
                 bench.cholesky(order, uplo);
                 bench.indefinite(order, uplo);
+                bench.symmetric(order, uplo);
             }
         }
     }
@@ -496,5 +497,96 @@ impl<'a> Bench<'a> {
         };
         let queued = self.queue(kernel, &[]);
         assert_eq!(self.info(queued), wrong + 1, "{:?} {order}", self.dtype);
+    }
+
+    /// `A = L D L^T`, D with elements 8 and, in the first half, some blocks of order two with a zero diagonal. The second row of each block
+    /// is exchanged with one of the last rows at first, so that a pivot is there. An upper triangle is a lower one in reverse.
+    fn symmetric(&mut self, order: usize, uplo: Uplo) {
+        let pairs = (1..order / 2).step_by(4).filter(|k| k + 1 < order / 2);
+        let pairs: Vec<(usize, usize)> =
+            pairs.enumerate().map(|(m, k)| (k, order - 1 - m)).collect();
+        let paired = |i: usize, j: usize| pairs.iter().any(|(k, _)| (i, j) == (k + 1, *k));
+        let in_pair = |i: usize| pairs.iter().any(|(k, _)| i == *k || i == k + 1);
+        let l = Matrix::new(order, order, |i, j| match i.cmp(&j) {
+            std::cmp::Ordering::Equal => ONE,
+            std::cmp::Ordering::Greater if !paired(i, j) => self.sparse(order, 0.25),
+            _ => ZERO,
+        });
+        let d = Matrix::new(order, order, |i, j| match i == j && !in_pair(i) {
+            true => (8.0, 0.0),
+            false if paired(i, j) || paired(j, i) => (8.0, 0.0),
+            false => ZERO,
+        });
+        let product = l.times(&d).times(&l.under(Op::Trans));
+        let place = |i: usize| match uplo {
+            Uplo::Lower => i,
+            Uplo::Upper => order - 1 - i,
+        };
+        // Which row of the product is where after the exchanges of the columns up to this one.
+        let rows = |column: Option<usize>| {
+            let mut rows: Vec<usize> = (0..order).collect();
+            let open = pairs.iter().filter(|(k, _)| column.is_none_or(|j| j < *k));
+            open.for_each(|(k, with)| rows.swap(k + 1, *with));
+            rows
+        };
+        let first = rows(None);
+        let a = Matrix::new(order, order, |i, j| {
+            product.at(first[place(i)], first[place(j)])
+        });
+        let wanted = Matrix::new(order, order, |i, j| {
+            let (i, j) = (place(i), place(j));
+            match i == j || paired(i, j) {
+                true => d.at(i, j),
+                false if i > j => l.at(rows(Some(j))[i], j),
+                false => ZERO,
+            }
+        });
+        let mut pivots: Vec<i32> = (0..order).map(|i| i as i32 + 1).collect();
+        for (k, with) in &pairs {
+            for column in [*k, k + 1] {
+                pivots[place(column)] = -(place(*with) as i32 + 1);
+            }
+        }
+        let mut kernel = DenseKernel {
+            uplo,
+            ..self.kernel(Step::Symmetric, &Bench::triangle(&a, uplo))
+        };
+        kernel.pivots = self.put(&vec![0xff; order * Step::Symmetric.pivot()]).0;
+        let queued = self.queue(kernel, &[]);
+        assert_eq!(self.info(queued), 0);
+        let bytes = self.device.get(kernel.pivots, 4 * order, queued.1);
+        let found = bytes.chunks(4);
+        let found: Vec<i32> = found
+            .map(|pivot| i32::from_ne_bytes(pivot.try_into().unwrap()))
+            .collect();
+        assert_eq!(found, pivots, "{kernel:?}");
+        let wanted = Bench::triangle(&wanted, uplo);
+        self.check("symmetric", kernel.a, &wanted, queued.1);
+        let wide = pivots
+            .iter()
+            .flat_map(|pivot| i64::from(*pivot).to_ne_bytes());
+        let solve = DenseKernel {
+            step: Step::SymmetricSolve,
+            pivots: self.put(&wide.collect::<Vec<_>>()).0,
+            ..kernel
+        };
+        self.solved("symmetric solution", solve, &a, queued.1);
+        // A row and a column of zeros.
+        let zero = order / 2;
+        let singular = Matrix::new(order, order, |i, j| match i == zero || j == zero {
+            true => ZERO,
+            false => a.at(i, j),
+        });
+        let mut kernel = DenseKernel {
+            uplo,
+            ..self.kernel(Step::Symmetric, &singular)
+        };
+        kernel.pivots = self.put(&vec![0xff; order * Step::Symmetric.pivot()]).0;
+        let queued = self.queue(kernel, &[]);
+        let bytes = encode(self.dtype, &singular.spread()).len();
+        let factor = decode(self.dtype, &self.device.get(kernel.a.addr, bytes, queued.1));
+        let mut diagonal = (0..order).map(|i| factor[i * kernel.a.ld() + i]);
+        let told = self.info(queued) > 0 || devices::real() && diagonal.any(|x| x == ZERO);
+        assert!(told, "{:?} {order}", self.dtype);
     }
 }

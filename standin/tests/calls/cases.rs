@@ -2,6 +2,7 @@
 
 mod closed;
 mod copies;
+mod indefinite;
 pub(crate) mod life;
 mod products;
 mod qr;
@@ -136,6 +137,34 @@ pub(crate) const CASES: &[Case] = &[
     (
         "qr_confused",
         qr::confused,
+        &[""],
+        End::Reported("is no host memory"),
+    ),
+    ("indefinite", indefinite::solutions, ALL, End::Fine),
+    ("indefinite_types", indefinite::types, ALL, End::Fine),
+    ("indefinite_space", indefinite::space, &["late"], End::Fine),
+    ("indefinite_refused", indefinite::refused, &[""], End::Fine),
+    (
+        "indefinite_overlap",
+        indefinite::overlap,
+        &[""],
+        End::Reported("two operands overlap"),
+    ),
+    (
+        "indefinite_elsewhere",
+        indefinite::elsewhere,
+        &[""],
+        End::Reported("are no memory of"),
+    ),
+    (
+        "indefinite_unaligned",
+        indefinite::unaligned,
+        &[""],
+        End::Reported("is not aligned to"),
+    ),
+    (
+        "indefinite_confused",
+        indefinite::confused,
         &[""],
         End::Reported("is no host memory"),
     ),

@@ -3,6 +3,7 @@
 use std::ptr::{null, null_mut, without_provenance_mut};
 
 use cudarc::cublas::sys as blas_sys;
+use cudarc::cusolver::sys::cudaDataType as Data;
 use cudarc::driver::sys as cu_sys;
 
 pub(crate) use blas_sys::{cublasHandle_t as Handle, cublasOperation_t as Op};
@@ -122,6 +123,44 @@ pub(crate) unsafe fn read<E: Copy + Default>(at: u64, n: usize, stream: Stream) 
 /// An address in device memory, as the functions of cuSPARSE and cuSOLVER take it.
 pub(crate) fn pointer<P>(at: u64) -> *mut P {
     without_provenance_mut(at as usize)
+}
+
+/// The element types of cuSOLVER's functions.
+pub(crate) const TYPES: [Data; 4] = [
+    Data::CUDA_R_32F,
+    Data::CUDA_R_64F,
+    Data::CUDA_C_32F,
+    Data::CUDA_C_64F,
+];
+
+/// Calls the function of cuSOLVER for an element type.
+macro_rules! by_type {
+    ($data:expr, [$s:ident, $d:ident, $c:ident, $z:ident] => $arguments:tt) => {
+        match $data {
+            Data::CUDA_R_32F => cudarc::cusolver::sys::$s $arguments as i32,
+            Data::CUDA_R_64F => cudarc::cusolver::sys::$d $arguments as i32,
+            Data::CUDA_C_32F => cudarc::cusolver::sys::$c $arguments as i32,
+            Data::CUDA_C_64F => cudarc::cusolver::sys::$z $arguments as i32,
+            other => panic!("{other:?}"),
+        }
+    };
+}
+pub(crate) use by_type;
+
+pub(crate) fn is_complex(data: Data) -> bool {
+    matches!(data, Data::CUDA_C_32F | Data::CUDA_C_64F)
+}
+
+/// Elements of a type, from their real and imaginary parts.
+pub(crate) fn elements(data: Data, numbers: &[[f64; 2]]) -> Vec<u8> {
+    let single = matches!(data, Data::CUDA_R_32F | Data::CUDA_C_32F);
+    let parts = 1 + usize::from(is_complex(data));
+    let parts = numbers.iter().flat_map(|number| &number[..parts]);
+    let bytes = parts.map(|part| match single {
+        true => (*part as f32).to_ne_bytes().to_vec(),
+        false => part.to_ne_bytes().to_vec(),
+    });
+    bytes.flatten().collect()
 }
 
 /// One side of a 2-D copy.

@@ -7,11 +7,12 @@
 
 use num_complex::Complex64;
 
+use super::by_column::{Matrix, size};
+use super::indefinite;
 use super::triangular::divide;
 use super::vector::{pointer, real_part, zero};
 use crate::base::dense::{DenseKernel, Step};
 use crate::base::{Op, Scalar, Side, Uplo, Value};
-use crate::device::api::Operand;
 use crate::with_dtype;
 
 /// Executes `kernel`, taking its addresses as addresses of this process.
@@ -31,64 +32,13 @@ pub unsafe fn solve(kernel: &DenseKernel) {
                 Step::Qr => qr::<T>(kernel),
                 Step::ApplyQ => apply_q::<T>(kernel),
                 Step::Exchange => return exchange::<T>(kernel),
+                Step::Symmetric => indefinite::factor::<T>(kernel),
+                Step::SymmetricSolve => indefinite::solve::<T>(kernel),
             }
         };
         // SAFETY: as above.
         unsafe { pointer::<i32>(kernel.info).write_unaligned(i32::try_from(info).unwrap_or(i32::MAX)) };
     });
-}
-
-/// A column-major matrix.
-#[derive(Clone, Copy)]
-struct Matrix<T> {
-    first: *mut T,
-    ld: usize,
-}
-
-impl<T: Scalar> Matrix<T> {
-    fn new(at: Operand) -> Self {
-        Matrix {
-            first: pointer(at.addr),
-            ld: at.ld(),
-        }
-    }
-
-    fn at(self, i: usize, j: usize) -> *mut T {
-        self.first.wrapping_add(j * self.ld + i)
-    }
-
-    /// # Safety
-    /// The element exists.
-    unsafe fn get(self, i: usize, j: usize) -> T {
-        // SAFETY: the caller's promise.
-        unsafe { self.at(i, j).read_unaligned() }
-    }
-
-    /// # Safety
-    /// The element exists.
-    unsafe fn set(self, i: usize, j: usize, value: T) {
-        // SAFETY: the caller's promise.
-        unsafe { self.at(i, j).write_unaligned(value) };
-    }
-
-    /// # Safety
-    /// Both rows have this number of elements.
-    unsafe fn exchange(self, rows: (usize, usize), columns: usize) {
-        for j in 0..columns {
-            // SAFETY: the caller's promise.
-            unsafe {
-                let (a, b) = (self.get(rows.0, j), self.get(rows.1, j));
-                self.set(rows.0, j, b);
-                self.set(rows.1, j, a);
-            }
-        }
-    }
-}
-
-/// The size by which LAPACK chooses pivots.
-fn size<T: Scalar>(a: T) -> f64 {
-    let Value { re, im } = a.to_value();
-    re.abs() + im.abs()
 }
 
 /// # Safety

@@ -27,7 +27,9 @@
     reason = "kernels name raw addresses; the caller vouches for their extents"
 )]
 
+mod by_column;
 mod dense;
+mod indefinite;
 mod level1;
 mod level2;
 mod level2_half;

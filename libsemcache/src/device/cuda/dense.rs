@@ -1,7 +1,8 @@
 //! cuSOLVER: factorizations and solutions of dense systems, queued on the compute stream of one device.
 //!
 //! The library, of 140 MB, is loaded when a program first calls a solver that devices would compute sooner. Its functions with 64-bit
-//! integers serve all element types; products with Q and exchanges of rows it has by element type, with 32-bit integers.
+//! integers serve all element types; products with Q, exchanges of rows and factorizations of symmetric matrices it has by element type,
+//! with 32-bit integers.
 #![expect(unsafe_code, reason = "calls cuSOLVER")]
 
 use core::ffi::{c_int, c_void};
@@ -42,6 +43,16 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "cusolverDnDlaswp",
     "cusolverDnClaswp",
     "cusolverDnZlaswp",
+    "cusolverDnSsytrf_bufferSize",
+    "cusolverDnDsytrf_bufferSize",
+    "cusolverDnCsytrf_bufferSize",
+    "cusolverDnZsytrf_bufferSize",
+    "cusolverDnSsytrf",
+    "cusolverDnDsytrf",
+    "cusolverDnCsytrf",
+    "cusolverDnZsytrf",
+    "cusolverDnXsytrs_bufferSize",
+    "cusolverDnXsytrs",
 ];
 
 /// Added to cuSOLVER's statuses, so that they differ from the driver's, cuBLAS's and cuSPARSE's.
@@ -194,6 +205,22 @@ impl Solver {
                     &mut host,
                 ),
                 Step::ApplyQ => return self.space_of_product(kernel),
+                Step::Symmetric => return self.space_of_symmetric(kernel),
+                Step::SymmetricSolve => sys::cusolverDnXsytrs_bufferSize(
+                    self.handle,
+                    triangle(kernel.uplo),
+                    n,
+                    count(kernel.sides)?,
+                    data,
+                    a,
+                    ld,
+                    pointer(kernel.pivots),
+                    data,
+                    pointer(kernel.b.addr),
+                    count(kernel.b.ld())?,
+                    &mut device,
+                    &mut host,
+                ),
                 Step::Exchange => return Ok((kernel.m.min(kernel.n) * size_of::<c_int>(), 0)),
                 Step::LuSolve | Step::CholeskySolve => return Ok((0, 0)),
             }
@@ -219,6 +246,23 @@ impl Solver {
                 self.handle, side(kernel.side), operation(kernel.op), m, n, k, pointer(a), lda, pointer(tau), pointer(b), ldb,
                 &mut elements
             ))
+        })?;
+        let elements = usize::try_from(elements).map_err(|_| INVALID)?;
+        Ok((elements * kernel.dtype.size(), 0))
+    }
+
+    /// As [`Solver::space`], of the factorization of a symmetric matrix.
+    fn space_of_symmetric(&self, kernel: &DenseKernel) -> Result<(usize, usize), Status> {
+        let (n, ld, a) = (narrow(kernel.n)?, narrow(kernel.a.ld())?, kernel.a.addr);
+        let mut elements = 0;
+        // SAFETY: a live handle; cuSOLVER reads nothing at this address.
+        check(unsafe {
+            by_type!(kernel.dtype, [
+                cusolverDnSsytrf_bufferSize,
+                cusolverDnDsytrf_bufferSize,
+                cusolverDnCsytrf_bufferSize,
+                cusolverDnZsytrf_bufferSize
+            ] => (self.handle, n, pointer(a), ld, &mut elements))
         })?;
         let elements = usize::try_from(elements).map_err(|_| INVALID)?;
         Ok((elements * kernel.dtype.size(), 0))
@@ -299,6 +343,30 @@ impl Solver {
                     ))
                 }
                 Step::Exchange => return self.exchange(kernel),
+                Step::Symmetric => {
+                    by_type!(kernel.dtype, [cusolverDnSsytrf, cusolverDnDsytrf, cusolverDnCsytrf, cusolverDnZsytrf] => (
+                        handle, triangle(kernel.uplo), narrow(kernel.n)?, pointer(kernel.a.addr), narrow(kernel.a.ld())?,
+                        pointer(kernel.pivots), pointer(kernel.scratch), narrow(device / kernel.dtype.size())?, info
+                    ))
+                }
+                Step::SymmetricSolve => sys::cusolverDnXsytrs(
+                    handle,
+                    triangle(kernel.uplo),
+                    n,
+                    sides,
+                    data,
+                    a,
+                    lda,
+                    pivots,
+                    data,
+                    b,
+                    ldb,
+                    scratch,
+                    device,
+                    host,
+                    bytes,
+                    info,
+                ),
                 Step::LuSolve => sys::cusolverDnXgetrs(
                     handle,
                     params,

@@ -16,7 +16,6 @@ const UNSUPPORTED: i32 = 9;
 
 const SINGLE: Data = Data::CUDA_R_32F;
 const REAL: Data = Data::CUDA_R_64F;
-const TYPES: [Data; 4] = [SINGLE, REAL, Data::CUDA_C_32F, Data::CUDA_C_64F];
 const N: Op = Op::CUBLAS_OP_N;
 const T: Op = Op::CUBLAS_OP_T;
 const C: Op = Op::CUBLAS_OP_C;
@@ -61,19 +60,6 @@ const B_ROWS: [f64; 12] = [
     3.0, -3.0, GAP, 0.0, -3.0, GAP, 4.0, -4.0, GAP, 0.0, 4.0, GAP,
 ];
 const R_ROWS: [f64; 12] = [-5.0, 5.0, GAP, 0.0, 5.0, GAP, 0.0, 0.0, GAP, 0.0, 0.0, GAP];
-
-/// Calls the function of an element type.
-macro_rules! by_type {
-    ($data:expr, [$s:ident, $d:ident, $c:ident, $z:ident] => $arguments:tt) => {
-        match $data {
-            Data::CUDA_R_32F => sys::$s $arguments as i32,
-            Data::CUDA_R_64F => sys::$d $arguments as i32,
-            Data::CUDA_C_32F => sys::$c $arguments as i32,
-            Data::CUDA_C_64F => sys::$z $arguments as i32,
-            other => panic!("{other:?}"),
-        }
-    };
-}
 
 /// Handle, stream and all memory that the functions need, as their arguments.
 #[derive(Clone, Copy)]
@@ -299,22 +285,6 @@ pub(super) unsafe fn products() {
         let none = s.with(|s| (s.count, s.a, s.tau) = (0, 0, 0));
         none.leads((LEFT, N), &B, &B);
     }
-}
-
-fn is_complex(data: Data) -> bool {
-    matches!(data, Data::CUDA_C_32F | Data::CUDA_C_64F)
-}
-
-/// Elements of a type, from their real and imaginary parts.
-fn elements(data: Data, numbers: &[[f64; 2]]) -> Vec<u8> {
-    let single = matches!(data, Data::CUDA_R_32F | Data::CUDA_C_32F);
-    let parts = 1 + usize::from(is_complex(data));
-    let parts = numbers.iter().flat_map(|number| &number[..parts]);
-    let bytes = parts.map(|part| match single {
-        true => (*part as f32).to_ne_bytes().to_vec(),
-        false => part.to_ne_bytes().to_vec(),
-    });
-    bytes.flatten().collect()
 }
 
 /// Factors and products of all element types, with Q that are not their own conjugates where these are complex.
