@@ -28,7 +28,7 @@ const RESEND_MAX: usize = 2 << 20;
 /// a block of any size of which page protection takes longer than copies at each call.
 const WRITE_THROUGH_CALLS: u64 = 64;
 
-/// Number of uses after which such a block, results of devices included, is protected again for one use, which tells whether page protection
+/// Number of uses after which such a block, results of devices included, is protected again, and its next use tells whether page protection
 /// still takes longer: the CPU's accesses do not show in between. Also the number of calls after which blocks become write-through and are
 /// protected again by turns (`SEMCACHE_GATE=mixed`).
 const TURN: u32 = 8;
@@ -179,7 +179,7 @@ impl Cache {
     fn begin_with_results(&self, state: &mut State, id: AllocId, calls: u64) -> bool {
         let how = WriteThrough {
             until: state.calls + calls,
-            left: TURN,
+            left: TURN - 1,
             results: true,
         };
         self.begin_write_through(state, id, how)
@@ -306,8 +306,9 @@ impl State {
 
     /// Whether calls write their results in a block back before they return.
     pub(super) fn writes_through(&self, id: AllocId) -> bool {
+        // Only the survey before a call ends a time that is over, so that the call runs as it was predicted.
         let how = self.uses.write_through(id);
-        how.is_some_and(|how| how.results && !how.is_over(self.calls))
+        how.is_some_and(|how| how.results)
     }
 
     fn block_len(&self, id: AllocId) -> usize {

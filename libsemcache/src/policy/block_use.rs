@@ -358,6 +358,7 @@ mod tests {
         for call in 0..6 {
             h.used();
             h.on_devices(call, 1, true, now);
+            h.touched(BIG, true, BIG);
             h.prediction_error().fault(1e-3);
         }
         let expected = h.expected();

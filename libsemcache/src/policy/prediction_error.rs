@@ -10,8 +10,8 @@
 //!
 //! Inputs and outputs have errors of their own, and so have uses before which the CPU wrote the block and others: a program that
 //! stops rewriting its inputs no longer pays for the faults of its writes. Uses while a block is write-through have others again; there
-//! each call is a round, and its whole time counts, as it waits for its results. After such a time errors of the other kinds are not
-//! believed any more, and the next round of each kind counts alone, in the place of the last three.
+//! each call is a round, and its whole time counts, as it waits for its results. After such a time the errors of the other kinds are not
+//! believed any more, and the next round of each kind that had one counts alone, in the place of the last three.
 
 use std::time::{Duration, Instant};
 
@@ -63,13 +63,11 @@ impl Track {
     };
 
     fn add(&mut self, each: f32, panels: usize, now: Instant) {
-        (self.last, self.rounds) = match core::mem::take(&mut self.anew) {
-            true => ([each; 3], 3),
-            false => (
-                [each, self.last[0], self.last[1]],
-                self.rounds.saturating_add(1),
-            ),
+        self.last = match core::mem::take(&mut self.anew) {
+            true => [each; 3],
+            false => [each, self.last[0], self.last[1]],
         };
+        self.rounds = self.rounds.saturating_add(1);
         let long = f64::from(self.median()) * panels as f64 * BELIEVED_FOR;
         let long = Duration::from_secs_f64(long.clamp(0.0, BELIEVED_AT_MOST));
         self.until = now.checked_add(long);
@@ -123,7 +121,7 @@ impl PredictionError {
     /// Takes over the errors that a block of the same length has learned, for each kind of use that it knows.
     pub(super) fn learn(&mut self, other: &PredictionError) {
         for (mine, theirs) in self.tracks.iter_mut().zip(&other.tracks) {
-            if theirs.rounds > 0 {
+            if theirs.rounds > 0 && !theirs.anew {
                 *mine = *theirs;
             }
         }
@@ -184,7 +182,7 @@ impl PredictionError {
     /// What is known of uses while the block is protected does not count any more, until a round tells anew.
     pub(super) fn measure_anew(&mut self) {
         for track in &mut self.tracks[..Kind::THROUGH] {
-            (track.until, track.anew) = (None, true);
+            (track.until, track.anew) = (None, track.median() > 0.0);
         }
     }
 

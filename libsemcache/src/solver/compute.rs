@@ -112,14 +112,22 @@ impl Queueing<'_> {
             Some(Step::Symmetric) => self.beside_diagonal(&factor)?,
             _ => None,
         };
-        let mut of_second = answer;
+        let (mut of_second, mut pivots) = (answer, Vec::new());
         if system.factors() == Some(Step::Symmetric) {
-            if info(self.answer(answer)?) != 0 {
+            // The calling thread waits for the factorization.
+            let found = self.answer(answer)?;
+            let found = (info(found) == 0).then(|| symmetric::pivots_of(system, found));
+            let Some(found) = found.flatten() else {
+                return Ok(Ended::Info);
+            };
+            let of = |at: Option<usize>| at.map_or(Ok(&[][..]), |at| self.answer(at));
+            if !symmetric::is_usual(system, &found, [of(diagonal)?, of(beside)?]) {
                 return Ok(Ended::Info);
             }
             if system.applies().is_some() {
-                of_second = self.widened(answer)?;
+                of_second = self.widened(&found);
             }
+            pivots = found;
         }
         let second = match system.b {
             Some(view) => {
@@ -189,16 +197,10 @@ impl Queueing<'_> {
             return Ok(Ended::Info);
         }
         let found = answer[HEAD..][..found].to_vec();
-        let (mut pivots, mut tau) = (Vec::new(), Vec::new());
+        let mut tau = Vec::new();
         match system.factors() {
             Some(Step::Qr) => tau = found,
-            Some(Step::Symmetric) => {
-                pivots = symmetric::pivots_of(system, &found)?;
-                let of = |at: Option<usize>| at.map_or(Ok(&[][..]), |at| self.answer(at));
-                if !symmetric::is_usual(system, &pivots, [of(diagonal)?, of(beside)?]) {
-                    return Ok(Ended::Info);
-                }
-            }
+            Some(Step::Symmetric) => {}
             _ => pivots = pivots_of(&found, system.a.rows)?,
         }
         let home = self.store(&results)?;

@@ -38,15 +38,12 @@ pub fn bytes_of(pivots: &[i64]) -> Vec<u8> {
         .collect()
 }
 
-/// The pivots that a device has found, which have 32 bits.
-pub(super) fn pivots_of(system: &System, found: &[u8]) -> Result<Vec<i64>, Refused> {
-    let (each, _) = found.as_chunks();
+/// The pivots that a device has found, which have 32 bits; `None` if they are none, of a matrix that it could not factor.
+pub(super) fn pivots_of(system: &System, answer: &[u8]) -> Option<Vec<i64>> {
+    let (each, _) = answer.get(HEAD..HEAD + system.found())?.as_chunks();
     let pivots = each.iter().map(|pivot| i32::from_ne_bytes(*pivot).into());
     let pivots: Vec<i64> = pivots.collect();
-    match are_pivots(system.uplo, &pivots) {
-        true => Ok(pivots),
-        false => Err(Refused::Other),
-    }
+    are_pivots(system.uplo, &pivots).then_some(pivots)
 }
 
 /// Whether all elements of D are numbers, of which those beside the diagonal are of D or of L, and no block of order one is zero, for which
@@ -61,16 +58,11 @@ pub(super) fn is_usual(system: &System, pivots: &[i64], [diagonal, beside]: [&[u
 }
 
 impl Queueing<'_> {
-    /// Memory like the device's answer, with the pivots that it has found as the solution reads them. The calling thread waits for the
-    /// factorization.
-    pub(super) fn widened(&mut self, answer: usize) -> Result<usize, Refused> {
-        let found = self.answer(answer)?;
-        let mut all = found.get(..HEAD).ok_or(Refused::Other)?.to_vec();
-        let system = self.system;
-        let pivots = found.get(HEAD..HEAD + system.found());
-        let pivots = pivots_of(system, pivots.ok_or(Refused::Other)?)?;
-        all.extend(bytes_of(&pivots));
-        Ok(self.own(Own::new(self.cache, all.into())))
+    /// Memory like the device's answer, with these pivots as the solution reads them. Returns where.
+    pub(super) fn widened(&mut self, pivots: &[i64]) -> usize {
+        let mut all = vec![0; HEAD];
+        all.extend(bytes_of(pivots));
+        self.own(Own::new(self.cache, all.into()))
     }
 
     /// The elements beside the diagonal of a factor, in memory of the library, if there are any. Returns where.

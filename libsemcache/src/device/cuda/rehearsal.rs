@@ -46,6 +46,7 @@ impl Rehearsal {
             },
             a: Operand::matrix(ALIGNED as u64, ORDER),
             b: Operand::matrix(ALIGNED as u64, ORDER),
+            pivots: ALIGNED as u64,
             tau: ALIGNED as u64,
             // A solution by LU factors has pivots only after them.
             step: match kernel.step {
@@ -72,8 +73,11 @@ impl Rehearsal {
             place(small.scratch_bytes),
         ];
         let identity = identity(ORDER, kernel.dtype);
-        // Each row is exchanged with the last one.
-        let pivots = (ORDER as i64).to_ne_bytes().repeat(ORDER);
+        // Each row is exchanged with the last one, or none is.
+        let pivots: Vec<u8> = match kernel.step {
+            Step::Exchange => (ORDER as i64).to_ne_bytes().repeat(ORDER),
+            _ => (1..=ORDER as i64).flat_map(i64::to_ne_bytes).collect(),
+        };
         let mut exchanged = match kernel.step {
             Step::Exchange => vec![0_u8; matrix],
             _ => Vec::new(),
@@ -95,14 +99,17 @@ impl Rehearsal {
                 })
                 .and_then(|()| match kernel.step {
                     Step::Exchange => {
-                        driver::copy_in(small.b.addr, identity.as_ptr().addr(), matrix, stream)?;
-                        driver::copy_in(
-                            small.pivots,
-                            pivots.as_ptr().expose_provenance(),
-                            pivots.len(),
-                            stream,
-                        )
+                        driver::copy_in(small.b.addr, identity.as_ptr().addr(), matrix, stream)
                     }
+                    _ => Ok(()),
+                })
+                .and_then(|()| match kernel.step {
+                    Step::Exchange | Step::SymmetricSolve => driver::copy_in(
+                        small.pivots,
+                        pivots.as_ptr().expose_provenance(),
+                        pivots.len(),
+                        stream,
+                    ),
                     _ => Ok(()),
                 })
                 .and_then(|()| solver.launch(&small, (runs, runs + 1)))
