@@ -142,10 +142,15 @@ pub(crate) unsafe fn decode(
     let (mut op, mut uplo, mut diag, mut side) = (Op::None, Uplo::Lower, Diag::NonUnit, Side::Left);
     match solver {
         Solver::Getrs => op = r.op()?,
-        Solver::Potrf | Solver::Potrs | Solver::Posv | Solver::Potri | Solver::Pocon => {
-            uplo = r.uplo()?;
-        }
-        Solver::Sytrf | Solver::Sytrs | Solver::Sysv => uplo = r.uplo()?,
+        Solver::Potrf
+        | Solver::Potrs
+        | Solver::Posv
+        | Solver::Potri
+        | Solver::Pocon
+        | Solver::Lauum
+        | Solver::Sytrf
+        | Solver::Sytrs
+        | Solver::Sysv => uplo = r.uplo()?,
         Solver::Gecon => {
             op = r.choice(&[
                 (b'1', 0, Op::None),
@@ -153,7 +158,6 @@ pub(crate) unsafe fn decode(
                 (b'I', 0, Op::ConjTrans),
             ])?;
         }
-        Solver::Lauum => uplo = r.uplo()?,
         Solver::Trtri => (uplo, diag) = (r.uplo()?, r.diag()?),
         Solver::Trtrs => (uplo, op, diag) = (r.uplo()?, r.op()?, r.diag()?),
         Solver::Ormqr | Solver::Ormlq => (side, op) = (r.side()?, adjoint(&mut r)?),

@@ -44,7 +44,7 @@ impl Cache {
     ///
     /// If the block is write-through with its results, that ends: only calls of the BLAS know of such times, and do without this.
     pub(super) fn enclose(&self, state: &mut State, id: AllocId, rect: &Rect) {
-        if state.uses.write_through(id).is_some_and(|how| how.results) {
+        if state.writes_through(id) {
             self.end_write_through(state, id);
         }
         let State { entries, pools, .. } = state;

@@ -162,8 +162,8 @@ impl BlockUse {
         self.prediction_error.unknown();
     }
 
-    /// The block's write-through time ends. If results were written back, too, page protection was not to be had since it took too
-    /// long: the next use tells whether that still holds.
+    /// The block's write-through time ends. If results were written back, too, it began since page protection took longer: the next use
+    /// tells whether that still holds.
     pub(super) fn end_write_through(&mut self) {
         let results = self.writes_through();
         self.inputs.end_write_through();

@@ -103,31 +103,22 @@ impl Queueing<'_> {
         } else if system.by_rows() {
             factor = self.copied_to_work(&a)?;
         }
-        let looked_at = system.factors().is_some() || system.divides() || system.squares();
+        // That of a symmetric matrix is looked at with its pivots.
+        let factored = system.factors().is_some_and(|step| step != Step::Symmetric);
+        let looked_at = factored || system.divides() || system.squares();
         let diagonal = match looked_at {
             true => Some(self.diagonal(system.worked(), &factor)?),
             false => None,
         };
-        let beside = match system.factors() {
-            Some(Step::Symmetric) => self.beside_diagonal(&factor)?,
-            _ => None,
-        };
         let (mut of_second, mut pivots) = (answer, Vec::new());
         if system.factors() == Some(Step::Symmetric) {
-            // The calling thread waits for the factorization.
-            let found = self.answer(answer)?;
-            let found = (info(found) == 0).then(|| symmetric::pivots_of(system, found));
-            let Some(found) = found.flatten() else {
-                return Ok(Ended::Info);
-            };
-            let of = |at: Option<usize>| at.map_or(Ok(&[][..]), |at| self.answer(at));
-            if !symmetric::is_usual(system, &found, [of(diagonal)?, of(beside)?]) {
-                return Ok(Ended::Info);
+            match self.symmetric_pivots(&factor, answer)? {
+                Some(found) => pivots = found,
+                None => return Ok(Ended::Info),
             }
             if system.applies().is_some() {
-                of_second = self.widened(&found);
+                of_second = self.widened(&pivots);
             }
-            pivots = found;
         }
         let second = match system.b {
             Some(view) => {
@@ -210,6 +201,25 @@ impl Queueing<'_> {
             condition: None,
             home,
         }))
+    }
+
+    /// The pivots of a symmetric matrix by its factor, for which the calling thread waits; `None` if LAPACK is to compute the call.
+    fn symmetric_pivots(
+        &mut self,
+        factor: &Use,
+        answer: usize,
+    ) -> Result<Option<Vec<i64>>, Refused> {
+        let system = self.system;
+        let diagonal = self.diagonal(system.a, factor)?;
+        let beside = self.beside_diagonal(factor)?;
+        let found = self.answer(answer)?;
+        if info(found) != 0 {
+            return Ok(None);
+        }
+        let beside = beside.map_or(Ok(&[][..]), |at| self.answer(at))?;
+        let of_d = [self.answer(diagonal)?, beside];
+        let pivots = symmetric::pivots_of(system, found);
+        Ok(pivots.filter(|pivots| symmetric::is_usual(system, pivots, of_d)))
     }
 
     /// The reciprocal condition number of a matrix by its factor. Vectors go to the device and come back, one after the other.

@@ -125,6 +125,14 @@ pub(crate) fn pointer<P>(at: u64) -> *mut P {
     without_provenance_mut(at as usize)
 }
 
+/// What cuSOLVER's functions return, besides success.
+pub(crate) mod solver_status {
+    pub(crate) const UNKNOWN: i32 = 1;
+    pub(crate) const INVALID: i32 = 3;
+    pub(crate) const FAILED: i32 = 6;
+    pub(crate) const UNSUPPORTED: i32 = 9;
+}
+
 /// The element types of cuSOLVER's functions.
 pub(crate) const TYPES: [Data; 4] = [
     Data::CUDA_R_32F,

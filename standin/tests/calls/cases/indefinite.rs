@@ -5,12 +5,8 @@ use std::ptr::null_mut;
 
 use cudarc::cusolver::sys::{self, cublasFillMode_t as Uplo, cudaDataType as Data};
 
+use crate::gpu::solver_status::*;
 use crate::gpu::*;
-
-const UNKNOWN: i32 = 1;
-const INVALID: i32 = 3;
-const FAILED: i32 = 6;
-const UNSUPPORTED: i32 = 9;
 
 const SINGLE: Data = Data::CUDA_R_32F;
 const REAL: Data = Data::CUDA_R_64F;

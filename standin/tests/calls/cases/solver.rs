@@ -7,12 +7,8 @@ use cudarc::cusolver::sys::{
     self, cublasFillMode_t as Uplo, cublasOperation_t as Op, cudaDataType as Data,
 };
 
+use crate::gpu::solver_status::*;
 use crate::gpu::*;
-
-const UNKNOWN: i32 = 1;
-const INVALID: i32 = 3;
-const FAILED: i32 = 6;
-const UNSUPPORTED: i32 = 9;
 
 const REAL: Data = Data::CUDA_R_64F;
 const N: Op = Op::CUBLAS_OP_N;
