@@ -329,6 +329,46 @@ fn pages_between_a_vectors_elements_leave_with_the_matrix_around_them() {
     play(&setting, &moves.map(|(kind, n)| Move { kind, n }));
 }
 
+/// An announced operand that the call does not use lies in the narrow gap between two that devices hold, and so is read-only. The CPU
+/// writes there before the call ends: the page becomes accessible when the operand is settled.
+#[test]
+fn a_written_gap_stays_protected_until_its_operand_is_settled() {
+    let setting = Setting {
+        extent: 271,
+        page: 8,
+        panel_pages: 1,
+        tracked: (0, 34),
+        devices: 1,
+        leading: [6, 5],
+        element: 24,
+        padding: 10,
+        scanning: true,
+        limit: 2,
+        most_gaps: 0,
+    };
+    let moves = [
+        (0, [0, 31185, 0, 5103, 0]),
+        (20, [0; 5]),
+        (20, [0; 5]),
+        (0, [0, 5, 0, 59508, 6122]),
+        (244, [0, 0, 34763, 0, 0]),
+        (20, [0; 5]),
+        (20, [0; 5]),
+        (20, [0; 5]),
+        (20, [34031, 0, 0, 967, 0]),
+        (26, [4748, 0, 0, 0, 0]),
+        (20, [13188, 0, 0, 0, 0]),
+        (0, [0, 15271, 31929, 22113, 0]),
+        (0, [0, 7999, 1148, 17958, 0]),
+        (70, [12539, 20029, 48541, 24672, 0]),
+        (115, [0; 5]),
+        (23, [23674, 15239, 686, 25392, 0]),
+        (175, [3081, 0, 0, 0, 0]),
+        (115, [0; 5]),
+    ];
+    play(&setting, &moves.map(|(kind, n)| Move { kind, n }));
+}
+
 /// A call that repeats leaves the sets below their limits (R15): the end of this one would write back a rectangle.
 #[test]
 fn a_call_whose_end_trims_a_set_does_not_repeat() {

@@ -297,8 +297,9 @@ impl World {
     /// Ends the call: from here on the CPU may access untrapped bytes of its operands.
     pub(super) fn end_call(&mut self) {
         let call = self.call.clone();
-        // Operands that are not settled yet remain announced.
+        // Operands that are not settled yet remain announced, also while pages are scanned before the step that settles them.
         while !self.call.is_empty() {
+            self.scan();
             let rect = self.call.remove(0);
             let open = self.alloc.not_write_tracked(self.alloc.untrapped(&rect));
             let mut landed = RectSet::new();
