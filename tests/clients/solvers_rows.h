@@ -121,8 +121,7 @@ static void CALL(_by_r)(const T *a, INT n, INT ld, int adjoint, T *b, INT sides)
 static void CALL(_lq)(INT m, INT n, INT rows)
 {
     const INT ld = (m > n ? m : n) + 3, least = m < n ? m : n, wide = ld, lwork = 64 * wide;
-    /* A column more: OpenBLAS 0.3.21's cgemv reads one behind the last. */
-    const size_t all = (size_t)ld * (size_t)(wide + 1);
+    const size_t all = (size_t)ld * (size_t)wide;
     T *a = CALL(_zeros)(all), *of = CALL(_zeros)(all), *plain = CALL(_zeros)(all), *q = CALL(_zeros)(all), *x = CALL(_zeros)(all);
     T *columns = CALL(_zeros)(all), *turned = CALL(_zeros)(all);
     T *tau = CALL(_zeros)((size_t)wide), *plain_tau = CALL(_zeros)((size_t)wide), *work = CALL(_zeros)((size_t)lwork);
@@ -183,7 +182,7 @@ static void CALL(_lq)(INT m, INT n, INT rows)
 static void CALL(_least)(INT m, INT n, INT sides)
 {
     const INT most = m > n ? m : n, least = m < n ? m : n, ld = most + 3, lwork = 64 * (most + sides);
-    const size_t all = (size_t)ld * (size_t)(most + 1), right = (size_t)ld * (size_t)sides;
+    const size_t all = (size_t)ld * (size_t)most, right = (size_t)ld * (size_t)sides;
     T *a = CALL(_zeros)(all), *of = CALL(_zeros)(all), *plain = CALL(_zeros)(all), *work = CALL(_zeros)((size_t)lwork);
     T *b = CALL(_zeros)(right), *x = CALL(_zeros)(right), *tau = CALL(_zeros)((size_t)most), *columns = CALL(_zeros)(all);
     INT info = -99;
@@ -261,7 +260,7 @@ static void CALL(_least)(INT m, INT n, INT sides)
 static void CALL(_pivoted)(INT m, INT n)
 {
     const INT ld = m + 3, least = m < n ? m : n, wide = n > m ? n : m, lwork = 64 * (wide + 1), few = least <= 128;
-    const size_t all = (size_t)ld * (size_t)(n + 1);
+    const size_t all = (size_t)ld * (size_t)n;
     T *a = CALL(_zeros)(all), *of = CALL(_zeros)(all), *q = CALL(_zeros)(all), *tau = CALL(_zeros)((size_t)n), *work = CALL(_zeros)((size_t)lwork);
     R *more = calloc(2 * (size_t)n, sizeof *more), *left = calloc((size_t)n, sizeof *left);
     INT *order = calloc((size_t)n, sizeof *order), info = -99;
@@ -333,7 +332,7 @@ static void CALL(_pivoted)(INT m, INT n)
 static void CALL(_singular)(INT m, INT n, INT sides, enum way way)
 {
     const INT ld = m + 3;
-    const size_t all = (size_t)ld * (size_t)(n + 1), right = (size_t)ld * (size_t)sides;
+    const size_t all = (size_t)ld * (size_t)n, right = (size_t)ld * (size_t)sides;
     T *a = CALL(_zeros)(all), *of = CALL(_zeros)(all), *columns = CALL(_zeros)(all), *b = CALL(_zeros)(right), *x = CALL(_zeros)(right);
     T *tau = CALL(_zeros)((size_t)n), *work = CALL(_zeros)(1 << 18);
     R *values = calloc((size_t)n, sizeof *values), *more = calloc(1 << 18, sizeof *more), limit = sizeof(R) == 4 ? 1e-4 : 1e-10;

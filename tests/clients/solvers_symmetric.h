@@ -38,9 +38,8 @@ static void CALL(_symmetric)(INT n)
 {
     const INT ld = n + 3, sides = 5, lwork = 64 * n;
     const size_t all = (size_t)ld * (size_t)n;
-    /* OpenBLAS's cgemv, which LAPACK calls with the last columns, reads one column behind them, and one number behind a vector, which may be a row. */
-    T *a = calloc(all + (size_t)ld, sizeof *a), *copy = calloc(all, sizeof *copy), *b = calloc((size_t)n * (size_t)sides, sizeof *b);
-    T *work = calloc((size_t)lwork + (size_t)n, sizeof *work);
+    T *a = calloc(all, sizeof *a), *copy = calloc(all, sizeof *copy), *b = calloc((size_t)n * (size_t)sides, sizeof *b);
+    T *work = calloc((size_t)lwork, sizeof *work);
     INT *pivots = calloc((size_t)n, sizeof *pivots), info = -99;
     for (const char *uplo = "LU"; *uplo; uplo++) {
         CALL(_symmetric_matrix)(a, n, ld, *uplo);

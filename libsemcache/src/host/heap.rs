@@ -6,7 +6,8 @@
 //! belongs to this allocator if it lies in its reserved address range: two comparisons.
 //!
 //! If a block was marked in use, the [`Observer`](super::Observer) is told before its memory changes hands, with no
-//! lock held. Beyond its own pages a block costs one header page and two mappings.
+//! lock held. Beyond its own pages a block costs one header page and two mappings, three if its pages are huge
+//! or protected.
 
 mod realloc;
 
@@ -18,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 use semcache_fault::handler::mask::Section;
 
 use super::observer;
-use super::runs::{Due, SPACE, Space, State, Taken, Victim};
+use super::runs::{Due, SPACE, Space, State, Taken, Victim, with_margin};
 use super::{Block, Release};
 use super::{bell, glibc, guarded, pages, physical, pins, sys, touch};
 use crate::base::AllocId;
@@ -215,13 +216,15 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     if zeroed && t.open != 0 {
         // Signals are unblocked first, because clearing may take long.
         blocked = None;
+        // The former block's margin may be part of the block now.
         // SAFETY: the block is accessible and no other thread knows of it.
-        unsafe { touch::zero(t.start, size.min(t.open)) };
+        unsafe { touch::zero(t.start, size.min(with_margin(t.open))) };
     }
     let huge =
         t.open == 0 && !zeroed && len >= HUGE_LEAST && len <= physical::machine() / HUGE_SHARE;
     if huge {
-        // The header page gets the same advice, so that header and block stay one mapping.
+        // The header page gets the same advice, so that header and block stay one mapping. The margin does not: a huge page across
+        // the block's end would be split when the block is protected.
         let page = sys::page_size();
         sys::advise_huge(t.start - page, len + page);
         if let Some(r) = SPACE.lock().run_mut(t.index) {
@@ -233,8 +236,8 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     Some(t.start)
 }
 
-/// Takes a run and makes `len` bytes of it and the header page accessible. Returns how many bytes are accessible: a
-/// reused block may have more.
+/// Takes a run and makes `len` bytes of it, the margin behind them and the header page accessible. Returns the length of the block: a
+/// reused block may be longer.
 fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
     let t = {
         let mut space = SPACE.lock();
@@ -247,7 +250,7 @@ fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
     let page = sys::page_size();
     let opened = if t.open == 0 {
         // SAFETY: no other thread uses the run; the page before it is its header page.
-        unsafe { sys::open(t.start - page, len + page) }
+        unsafe { sys::open(t.start - page, page + with_margin(len)) }
     } else {
         t.open >= len || extend(t.start, t.open, len, t.huge)
     };
@@ -263,13 +266,13 @@ fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
     None
 }
 
-/// Makes the pages between the block's end and its new end accessible.
+/// Makes the pages between the block's end and its new end accessible, and the margin behind that.
 pub(super) fn extend(start: usize, from: usize, to: usize, huge: bool) -> bool {
     let Some(_section) = Section::begin() else {
         return false;
     };
     // SAFETY: unused pages at the end of a run that belongs to the caller.
-    let opened = unsafe { sys::open(start + from, to - from) };
+    let opened = unsafe { sys::open(start + from, with_margin(to) - from) };
     if opened && huge {
         // The same advice as for the rest of the block keeps the block one mapping.
         sys::advise_huge(start + from, to - from);
@@ -285,19 +288,28 @@ pub(super) fn admit(index: usize, start: usize, len: usize, content: usize) {
     SPACE.lock().publish(index, len, content, id.0);
 }
 
-/// Returns the pages of a dead block to the system. Where the device's own code may be the caller, the block must not
-/// be pinned.
+/// Returns the pages of a dead block to the system, with its header page and its margin. Where the device's own code may be the
+/// caller, the block must not be pinned.
 pub(super) fn discard_block(v: Victim) {
     let page = sys::page_size();
     pins::pages_go(v.start, v.len);
     // SAFETY: the run is Busy and the calling thread's: a dead block.
-    let clean = unsafe { pages::discard(v.start - page, v.len + page) };
+    let clean = unsafe { pages::discard(v.start - page, page + with_margin(v.len)) };
     if !clean && v.len > 0 {
         // The process has no mapping left to split: the address range stays mapped, only its memory is returned.
         // SAFETY: as above.
         unsafe { pages::forget_contents(v.start, v.len) };
     }
     SPACE.lock().put_back(v.index, clean);
+}
+
+/// Returns the pages of the margin behind a block of `len` bytes.
+///
+/// # Safety
+/// The block has died, and its run is the caller's.
+unsafe fn discard_margin(start: usize, len: usize) -> bool {
+    // SAFETY: no block holds the margin's bytes, and devices never refer to them.
+    unsafe { pages::discard(start + len, with_margin(len) - len) }
 }
 
 pub(super) fn discard_overdue(due: Due, at_most: usize) -> bool {
@@ -318,8 +330,8 @@ fn retire(index: usize) {
         let run = SPACE.lock().run(index).map(|r| (r.start, r.len));
         if let Some((start, len)) = run {
             let page = sys::page_size();
-            // SAFETY: a dead block and its header page.
-            unsafe { sys::unmap(start - page, len + page) };
+            // SAFETY: a dead block, its header page and its margin.
+            unsafe { sys::unmap(start - page, page + with_margin(len)) };
             SPACE.lock().put_back(index, false);
         }
         return;
@@ -538,7 +550,9 @@ pub(super) fn vanished(block: &Block) {
     let page = sys::page_size();
     pins::pages_go(block.start, s.block.len);
     // The hole is reserved again first, so that the observer changes the protection of no other mapping there.
-    let clean = sys::plug(block.start - page, s.block.len + page);
+    let clean = sys::plug(block.start - page, s.block.len + page)
+        // SAFETY: `free` has unmapped the block and its header page; the margin belongs to the run.
+        && unsafe { discard_margin(block.start, s.block.len) };
     if s.in_use {
         let _ = observer::release(s.block);
     }

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   slot 0       slot 1                 slot 2 ...
-//!   |......|hdr|block: accessible  |....|hdr|block ...
-//!              ^ 2 MiB-aligned     ^ head-room, inaccessible
+//!   |......|hdr|block|margin|........|hdr|block ...
+//!              ^ 2 MiB-aligned ^ head-room, inaccessible
 //! ```
 //!
 //! A run is a power of two of slots. Once carved from the range it is never moved, merged or split; idle runs wait on a
 //! list per order. A block starts at the first byte of its run. The page before the block holds its header; that page
-//! is the last of the preceding slot, so a run's capacity is one page less than its slots. Address space is plentiful,
-//! so what rounding wastes is room in which realloc can extend the block.
+//! is the last of the preceding slot, so a run's capacity is one page and the margin less than its slots. Address space is
+//! plentiful, so what rounding wastes is room in which realloc can extend the block.
+//!
+//! The margin behind a block is accessible memory that belongs to no block and is never tracked ([`with_margin`]).
 //!
 //! All functions here run under one lock and access tables only. The caller makes pages accessible and discards pages
 //! without the lock, while the run is [`State::Busy`].
@@ -30,7 +32,7 @@ pub(super) const SLOT: usize = sys::HUGE_PAGE;
 const ORDERS: usize = 23;
 /// The most runs: an index fits into the low 16 bits of an identity, of which one value marks adopted blocks.
 pub(super) const MAX_RUNS: usize = 0xFFFF;
-/// Each live block costs two mappings, and more once panels of it are made inaccessible: all blocks together get this
+/// Each live block costs two or three mappings, and more once panels of it are made inaccessible: all blocks together get this
 /// share (1/`SHARE_OF_MAPPINGS`) of the mappings that a process may have (65,530 unless the administrator has set
 /// another limit).
 const SHARE_OF_MAPPINGS: usize = 8;
@@ -64,7 +66,7 @@ pub(super) enum State {
 pub(super) struct Run {
     /// First byte of the block.
     pub start: usize,
-    /// Bytes of the block that are accessible.
+    /// Bytes of the block, whole pages. The margin behind them is accessible, too.
     pub len: usize,
     /// Bytes of the block that the program asked for.
     pub content: usize,
@@ -117,7 +119,7 @@ impl Run {
 pub(super) struct Taken {
     pub index: usize,
     pub start: usize,
-    /// Bytes that are accessible from the former block, perhaps with its contents; 0 for a run without pages.
+    /// The length of the former block, whose pages are accessible, perhaps with its contents; 0 for a run without pages.
     pub open: usize,
     /// The former block's pages are huge.
     pub huge: bool,
@@ -166,11 +168,27 @@ fn link(index: usize) -> u32 {
     index as u32 + 1
 }
 
+/// The bytes that are accessible from the start of a block of `len` bytes, whole pages: the block and the margin behind it.
+///
+/// Kernels of OpenBLAS read one element behind a strided vector: the row of a matrix is followed by an element one column behind the
+/// matrix (`cgemv_n` and `zgemv_n` of 0.3.21 for Haswell and Zen, called by LAPACK's gelqf and csytrf). In most programs other memory
+/// is mapped there. The margin is one column of any matrix that has at least 64 of them, or whose columns are at most 64 KiB long.
+/// Nothing else touches it, so it takes address space only.
+pub(super) fn with_margin(len: usize) -> usize {
+    const LEAST: usize = 64 << 10;
+    const PART: usize = 64;
+    len.saturating_add(LEAST + (len / PART).next_multiple_of(sys::page_size()))
+}
+
+/// The most bytes of a block in a run of this order.
+fn capacity_of(order: usize) -> usize {
+    let room = (SLOT << order) - sys::page_size();
+    room - (with_margin(room) - room)
+}
+
 /// The smallest order whose capacity holds `len` bytes.
 fn order_for(len: usize) -> Option<usize> {
-    let slots = len.checked_add(sys::page_size())?.div_ceil(SLOT);
-    let order = slots.checked_next_power_of_two()?.trailing_zeros() as usize;
-    (order < ORDERS).then_some(order)
+    (0..ORDERS).find(|order| capacity_of(*order) >= len)
 }
 
 impl Space {
@@ -257,7 +275,7 @@ impl Space {
     /// The most bytes a block in this run can have.
     pub(super) fn capacity(&self, index: usize) -> usize {
         self.run(index)
-            .map_or(0, |r| (SLOT << r.order) - sys::page_size())
+            .map_or(0, |r| capacity_of(usize::from(r.order)))
     }
 
     /// Takes a run for a block of `len` bytes: one that keeps the pages of a freed block of about that size, an idle
@@ -454,10 +472,13 @@ mod tests {
     fn orders() {
         let page = sys::page_size();
         assert_eq!(order_for(1), Some(0));
-        assert_eq!(order_for(SLOT - page), Some(0));
-        assert_eq!(order_for(SLOT - page + 1), Some(1));
+        for order in 0..ORDERS {
+            let most = capacity_of(order);
+            assert!(with_margin(most) <= (SLOT << order) - page);
+            assert_eq!(order_for(most), Some(order));
+        }
+        assert_eq!(order_for(capacity_of(0) + 1), Some(1));
         assert_eq!(order_for(SLOT), Some(1));
-        assert_eq!(order_for(2 * SLOT - page), Some(1));
         assert_eq!(order_for(2 * SLOT), Some(2));
         assert_eq!(order_for(usize::MAX), None);
         assert_eq!(order_for(1 << 60), None);

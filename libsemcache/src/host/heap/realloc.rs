@@ -6,10 +6,10 @@ use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    Seen, THRESHOLD, admit, closed, discard_block, extend, free, in_range, malloc, obtain, pointer,
-    seen, withdraw,
+    Seen, THRESHOLD, admit, closed, discard_block, discard_margin, extend, free, in_range, malloc,
+    obtain, pointer, seen, withdraw,
 };
-use crate::host::runs::{SPACE, Taken, Victim};
+use crate::host::runs::{SPACE, Taken, Victim, with_margin};
 use crate::host::{glibc, observer, pages, pins, sys};
 
 /// `realloc`. A block grows in place while its run has room; then its pages are moved, without copying bytes, to a run
@@ -130,9 +130,13 @@ fn shrink(s: &Seen, len: usize, content: usize) {
         o.surrender(s.block, start, tail);
     }
     pins::pages_go(start, tail);
+    // With the margins of both lengths, as the tail's contents are not to stay in memory.
+    let gone = with_margin(s.block.len) - len;
     // SAFETY: the tail is part of a live block, and the program no longer uses it.
-    if unsafe { pages::discard(start, tail) } {
+    if unsafe { pages::discard(start, gone) } {
         resize(s, len, content);
+        // Without the margin the block is as good, except for a kernel that reads behind it.
+        let _ = extend(s.block.start, len, len, s.huge);
     }
 }
 
@@ -184,7 +188,8 @@ fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
         // before it reports that, and another mapping may be there by now: that part of the run is never touched again.
         // SAFETY: header page and tail still belong to the run.
         let _ = unsafe {
-            pages::discard(t.start - page, page) && pages::discard(t.start + old.len, len - old.len)
+            pages::discard(t.start - page, page)
+                && pages::discard(t.start + old.len, with_margin(len) - old.len)
         };
         let mut space = SPACE.lock();
         space.put_back(t.index, false);
@@ -204,9 +209,11 @@ fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
                 len: old.len,
             });
         } else {
-            // SAFETY: of the old block only the header page is left.
-            let clean =
-                sys::plug(old.start, old.len) && unsafe { pages::discard(old.start - page, page) };
+            // SAFETY: of the old block only the header page and the margin are left.
+            let clean = sys::plug(old.start, old.len)
+                && unsafe {
+                    pages::discard(old.start - page, page) && discard_margin(old.start, old.len)
+                };
             SPACE.lock().put_back(gone.index, clean);
         }
     }
