@@ -302,7 +302,7 @@ grep ^cusolver counts | while read -r name _; do
 done >ends
 say "cuSOLVER: $(wc -l <ends) failures, $(grep -c host ends) finished on the host"
 # A program that only solves brings devices up, too, once its calls have taken long enough.
-LD_LIBRARY_PATH=$dir/gpu run SEMCACHE_OFFLOAD=auto SEMCACHE_DEVICES=auto "SEMCACHE_STANDIN_COUNTS=$dir/counts.one" -- ./solvers 1500 1 d
+LD_LIBRARY_PATH=$dir/gpu run SEMCACHE_OFFLOAD=auto SEMCACHE_DEVICES=auto "SEMCACHE_STANDIN_COUNTS=$dir/counts.one" -- ./solvers 700 1 d
 [ $status = 0 ] && [ ! -s run.stderr ] || fail "solvers by themselves: status $status, $(cat run.stderr)"
 grep -q '^cuInit [1-9]' counts.one || fail "solvers by themselves bring no device up"
 rm -rf lacking_solver && mkdir lacking_solver
@@ -314,34 +314,34 @@ solver "$dir/lacking_solver" "${inside[@]}"
 say "without cuSOLVER: on the host"
 
 # failing DEVICES: the fixed program with one failing call. Every function that the backend calls fails at its first,
-# second, middle and last call; only that call, or all later calls, too.
+# second, middle and last call; only that call, or all later calls, too (quick: from its first call on, and once at its last).
 failing() {
-    local machine=$1 name calls n at how fell=0 gone=0 runs=0
+    local machine=$1 name calls n how ways fell=0 gone=0 runs=0
     : >wrong
     run "SEMCACHE_STANDIN=$machine" "SEMCACHE_STANDIN_COUNTS=$dir/counts" -- ./fixed
     [ $status = 0 ] && cmp fixed.plain run.out || fail "$machine: $(cat run.stderr)"
     [ "$(awk '$2' counts | wc -l)" -gt 30 ] || fail "only these are called: $(awk '$2' counts)"
     while read -r name calls; do
         [ "$calls" -gt 0 ] || continue
-        at="1 2 $(((calls + 1) / 2)) $calls"
-        [ -z "$quick" ] || at="1 $calls"
-        for n in $(printf '%s\n' $at | sort -nu); do
-            [ "$n" -le "$calls" ] || continue
-            for how in '' :sticky; do
-                runs=$((runs + 1))
-                rm -f one.json
-                run "SEMCACHE_STANDIN=$machine" "SEMCACHE_STANDIN_FAIL=$name:$n$how" "SEMCACHE_REPORT=$dir/one.json" -- ./fixed
-                # At most one line for a device that cannot be initialised, and one for later failures.
-                if [ "$how$status" = :sticky70 ] && [ "$(wc -l <run.stderr)" -le 3 ] &&
-                    [ "$(grep -c 'the only copy of the matrix' run.stderr)" = 1 ]; then
-                    gone=$((gone + 1))
-                elif [ $status = 0 ] && cmp -s fixed.plain run.out && [ "$(wc -l <run.stderr)" -le 2 ] &&
-                    ! grep -q '^semcache-standin' run.stderr; then
-                    [ "$("$COMMAND" report --print fallbacks one.json)" = 0 ] || fell=$((fell + 1))
-                else
-                    printf '%s\n' "$name:$n$how: status $status, $(cat run.stderr)" >>wrong
-                fi
-            done
+        ways=()
+        for n in $(printf '%s\n' 1 2 $(((calls + 1) / 2)) "$calls" | sort -nu); do
+            [ "$n" -gt "$calls" ] || ways+=("$name:$n" "$name:$n:sticky")
+        done
+        [ -z "$quick" ] || ways=("$name:1:sticky" "$name:$calls")
+        for how in "${ways[@]}"; do
+            runs=$((runs + 1))
+            rm -f one.json
+            run "SEMCACHE_STANDIN=$machine" "SEMCACHE_STANDIN_FAIL=$how" "SEMCACHE_REPORT=$dir/one.json" -- ./fixed
+            # At most one line for a device that cannot be initialised, and one for later failures.
+            if [ $status = 70 ] && [[ $how == *:sticky ]] && [ "$(wc -l <run.stderr)" -le 3 ] &&
+                [ "$(grep -c 'the only copy of the matrix' run.stderr)" = 1 ]; then
+                gone=$((gone + 1))
+            elif [ $status = 0 ] && cmp -s fixed.plain run.out && [ "$(wc -l <run.stderr)" -le 2 ] &&
+                ! grep -q '^semcache-standin' run.stderr; then
+                [ "$("$COMMAND" report --print fallbacks one.json)" = 0 ] || fell=$((fell + 1))
+            else
+                printf '%s\n' "$how: status $status, $(cat run.stderr)" >>wrong
+            fi
         done
     done <counts
     [ ! -s wrong ] || fail "'$machine', of $runs failures: $(cat wrong)"
