@@ -6,8 +6,8 @@
 //! belongs to this allocator if it lies in its reserved address range: two comparisons.
 //!
 //! If a block was marked in use, the [`Observer`](super::Observer) is told before its memory changes hands, with no
-//! lock held. Beyond its own pages a block costs one header page and two mappings, three if its pages are huge
-//! or protected.
+//! lock held. Beyond its own pages a block costs one header page and two mappings, three if its pages are huge, and
+//! four while they are protected.
 
 mod realloc;
 
@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 use semcache_fault::handler::mask::Section;
 
 use super::observer;
-use super::runs::{Due, SPACE, Space, State, Taken, Victim, with_margin};
+use super::runs::{Due, SPACE, Space, State, Taken, Victim, margin, with_margin};
 use super::{Block, Release};
 use super::{bell, glibc, guarded, pages, physical, pins, sys, touch};
 use crate::base::AllocId;
@@ -309,7 +309,7 @@ pub(super) fn discard_block(v: Victim) {
 /// The block has died, and its run is the caller's.
 unsafe fn discard_margin(start: usize, len: usize) -> bool {
     // SAFETY: no block holds the margin's bytes, and devices never refer to them.
-    unsafe { pages::discard(start + len, with_margin(len) - len) }
+    unsafe { pages::discard(start + len, margin(len)) }
 }
 
 pub(super) fn discard_overdue(due: Due, at_most: usize) -> bool {

@@ -11,7 +11,7 @@
 //! is the last of the preceding slot, so a run's capacity is one page and the margin less than its slots. Address space is
 //! plentiful, so what rounding wastes is room in which realloc can extend the block.
 //!
-//! The margin behind a block is accessible memory that belongs to no block and is never tracked ([`with_margin`]).
+//! The margin behind a block is accessible memory that belongs to no block and is never tracked ([`margin`]).
 //!
 //! All functions here run under one lock and access tables only. The caller makes pages accessible and discards pages
 //! without the lock, while the run is [`State::Busy`].
@@ -168,22 +168,27 @@ fn link(index: usize) -> u32 {
     index as u32 + 1
 }
 
-/// The bytes that are accessible from the start of a block of `len` bytes, whole pages: the block and the margin behind it.
+/// The bytes that are accessible behind a block of `len` bytes, whole pages.
 ///
 /// Kernels of OpenBLAS read one element behind a strided vector: the row of a matrix is followed by an element one column behind the
 /// matrix (`cgemv_n` and `zgemv_n` of 0.3.21 for Haswell and Zen, called by LAPACK's gelqf and csytrf). In most programs other memory
 /// is mapped there. The margin is one column of any matrix that has at least 64 of them, or whose columns are at most 64 KiB long.
-/// Nothing else touches it, so it takes address space only.
-pub(super) fn with_margin(len: usize) -> usize {
+/// Nothing else touches it, so it takes address space only, except in a process that locks all its memory (`mlockall`).
+pub(super) fn margin(len: usize) -> usize {
     const LEAST: usize = 64 << 10;
     const PART: usize = 64;
-    len.saturating_add(LEAST + (len / PART).next_multiple_of(sys::page_size()))
+    LEAST + (len / PART).next_multiple_of(sys::page_size())
+}
+
+/// The bytes of a block of `len` bytes and of the margin behind it.
+pub(super) fn with_margin(len: usize) -> usize {
+    len + margin(len)
 }
 
 /// The most bytes of a block in a run of this order.
 fn capacity_of(order: usize) -> usize {
     let room = (SLOT << order) - sys::page_size();
-    room - (with_margin(room) - room)
+    room - margin(room)
 }
 
 /// The smallest order whose capacity holds `len` bytes.
