@@ -176,10 +176,21 @@ sparse() {
 # counted KEY: of its report.
 counted() { "$COMMAND" report --print "$1" one.json; }
 
+# failures NAME CALLS AT...: values of SEMCACHE_STANDIN_FAIL for the calls AT of a function that is called CALLS times: only that call
+# fails, or all later ones, too.
+failures() {
+    local n
+    for n in $(printf '%s\n' "${@:3}" | sort -nu); do
+        [ "$n" -gt "$2" ] || printf '%s\n' "$1:$n" "$1:$n:sticky"
+    done
+}
+# few_failures NAME CALLS AT...: as failures; quick: from the first call on, and only the last one.
+few_failures() { [ -n "$quick" ] && printf '%s\n' "$1:1:sticky" "$1:$2" || failures "$@"; }
+
 # failing_sparse SETTING: each function of cuSPARSE fails once, or from then on. In little memory, so that scratch memory is evicted,
 # too. Of a lost device a line tells, if it had the only copy of a vector, or the status of a product. Two programs at a time.
 failing_sparse() {
-    local machine=$1 memory=SEMCACHE_MEMORY=300KiB name calls n at how half
+    local machine=$1 memory=SEMCACHE_MEMORY=300KiB name calls how half
     rm -rf halves && mkdir -p halves/0 halves/1
     (
         cd halves/0
@@ -189,12 +200,7 @@ failing_sparse() {
         counted sparse_host >"$dir/usual"
     )
     grep ^cusparse counts | while read -r name calls; do
-        at="1 2 $(((calls + 1) / 2)) $calls"
-        [ -z "$quick" ] || at=1
-        for n in $(printf '%s\n' $at | sort -nu); do
-            [ "$n" -le "$calls" ] || continue
-            printf '%s\n' "$name:$n" "$name:$n:sticky"
-        done
+        [ -n "$quick" ] && failures "$name" "$calls" 1 || failures "$name" "$calls" 1 2 $(((calls + 1) / 2)) "$calls"
     done >failures
     for half in 0 1; do
         (
@@ -284,8 +290,7 @@ grep ^cusolver counts | while read -r name _; do
     if [[ $name =~ ^cusolverDn[SCZ](ormqr|unmqr|laswp|sytrf) ]]; then types=${name:10:1} types=${types,,}; fi
     [[ " $failing_types " == *" $types "* ]] || continue
     calls=$(awk -v name="$name" '$1 == name { print $2 }' "counts.$types")
-    ways=("$name:1" "$name:1:sticky" "$name:$calls" "$name:$calls:sticky")
-    [ -z "$quick" ] || ways=("$name:1:sticky" "$name:$calls")
+    mapfile -t ways < <(few_failures "$name" "$calls" 1 "$calls")
     for how in "${ways[@]}"; do
         rm -f one.json
         solver "$dir/gpu" "SEMCACHE_DISABLE=${inner%,}" "SEMCACHE_STANDIN=$machine" "SEMCACHE_STANDIN_FAIL=$how"
@@ -316,18 +321,14 @@ say "without cuSOLVER: on the host"
 # failing DEVICES: the fixed program with one failing call. Every function that the backend calls fails at its first,
 # second, middle and last call; only that call, or all later calls, too (quick: from its first call on, and once at its last).
 failing() {
-    local machine=$1 name calls n how ways fell=0 gone=0 runs=0
+    local machine=$1 name calls how ways fell=0 gone=0 runs=0
     : >wrong
     run "SEMCACHE_STANDIN=$machine" "SEMCACHE_STANDIN_COUNTS=$dir/counts" -- ./fixed
     [ $status = 0 ] && cmp fixed.plain run.out || fail "$machine: $(cat run.stderr)"
     [ "$(awk '$2' counts | wc -l)" -gt 30 ] || fail "only these are called: $(awk '$2' counts)"
     while read -r name calls; do
         [ "$calls" -gt 0 ] || continue
-        ways=()
-        for n in $(printf '%s\n' 1 2 $(((calls + 1) / 2)) "$calls" | sort -nu); do
-            [ "$n" -gt "$calls" ] || ways+=("$name:$n" "$name:$n:sticky")
-        done
-        [ -z "$quick" ] || ways=("$name:1:sticky" "$name:$calls")
+        mapfile -t ways < <(few_failures "$name" "$calls" 1 2 $(((calls + 1) / 2)) "$calls")
         for how in "${ways[@]}"; do
             runs=$((runs + 1))
             rm -f one.json
